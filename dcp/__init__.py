@@ -1,0 +1,1 @@
+"""The Diversity Control Protocol."""

@@ -1,0 +1,1 @@
+"""Local multi-peer meshes with a live page."""

@@ -1,0 +1,1 @@
+"""Signed peer records in a Kademlia DHT."""

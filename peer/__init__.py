@@ -1,0 +1,1 @@
+"""The peer: joins, selects parents, routes, repairs."""

@@ -1,0 +1,13 @@
+"""Hypothesis profiles: `dev` (default) is quick, `ci` repeats exactly, `soak` is long. HYPOTHESIS_PROFILE chooses."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Shared machines are slow now and then: a deadline would test the machine, not the code.
+settings.register_profile("dev", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.register_profile("soak", settings.get_profile("dev"), max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

@@ -1,0 +1,1 @@
+"""Many XPath queries, one pass over a packet."""
