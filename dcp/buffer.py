@@ -1,0 +1,91 @@
+"""Claims that came too early: they wait for what lies before them. Bounded; when full, the farthest are dropped."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from dcp.control import Range
+
+Packets = list[tuple[int, bytes]]
+
+
+class ReorderBuffer:
+    """Claims by (last AN, epoch). Of two claims that end at the same AN the one that reaches back farther is kept."""
+
+    def __init__(self, max_packets: int, max_bytes: int) -> None:
+        self._max_packets = max_packets
+        self._max_bytes = max_bytes
+        self._claims: dict[tuple[int, int], tuple[int, Packets]] = {}
+        self._order: list[tuple[int, int]] = []
+        self.packets = 0
+        self.bytes = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def add(self, epoch: int, prev: int, an: int, packets: Packets) -> None:
+        key = (an, epoch)
+        known = self._claims.get(key)
+        if known is not None:
+            if known[0] <= prev:
+                return
+            self._count(known[1], -1)
+        else:
+            insort(self._order, key)
+        self._claims[key] = (prev, packets)
+        self._count(packets, 1)
+        while len(self._order) > self._max_packets or self.packets > self._max_packets or self.bytes > self._max_bytes:
+            self._remove(len(self._order) - 1)
+            self.dropped += 1
+
+    def take(self, position: int, epochs: tuple[int, ...]) -> tuple[int, int, Packets] | None:
+        """The first claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""
+        index = 0
+        while index < len(self._order):
+            an, epoch = self._order[index]
+            if an <= position or epoch not in epochs:
+                self._remove(index)
+                continue
+            prev, packets = self._claims[an, epoch]
+            if prev <= position:
+                self._remove(index)
+                return epoch, an, packets
+            index += 1
+        return None
+
+    def keep_epoch(self, epoch: int) -> None:
+        """A switch: what was claimed under another query says nothing now."""
+        for index in range(len(self._order) - 1, -1, -1):
+            if self._order[index][1] != epoch:
+                self._remove(index)
+
+    def clear(self) -> None:
+        self._claims.clear()
+        self._order.clear()
+        self.packets = 0
+        self.bytes = 0
+
+    def missing(self, position: int, epoch: int, most: int) -> tuple[list[Range], int]:
+        """The stretches after `position` that no claim says anything of, to the highest claim, which comes second."""
+        claims = sorted((prev, an) for (an, e), (prev, _) in self._claims.items() if e == epoch and an > position)
+        ranges: list[Range] = []
+        at = position
+        for prev, an in claims:
+            if prev > at and len(ranges) < most:
+                ranges.append((at, prev))
+            at = max(at, an)
+        return ranges, at
+
+    def first_known(self, position: int, epoch: int) -> int | None:
+        """Where the nearest claim beyond `position` begins."""
+        starts = [prev for (an, e), (prev, _) in self._claims.items() if e == epoch and prev > position]
+        return min(starts, default=None)
+
+    def _remove(self, index: int) -> None:
+        key = self._order.pop(index)
+        self._count(self._claims.pop(key)[1], -1)
+
+    def _count(self, packets: Packets, sign: int) -> None:
+        self.packets += sign * len(packets)
+        self.bytes += sign * sum(len(payload) for _, payload in packets)

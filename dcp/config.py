@@ -1,0 +1,120 @@
+"""Every knob, with its unit, its reason, and what raising it costs.
+
+`Config()` learns its timers; `Config.paper()` is the fixed-timer mode with the paper's values, kept for comparison.
+All times are seconds, all sizes bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dcp.wire import DEFAULT_DATAGRAM_BYTES, LOOPBACK_DATAGRAM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One object for senders and receivers alike."""
+
+    adaptive: bool = True
+    """Timers learn from the link (section 6.6 of the paper). False: the fixed values below are used as they stand."""
+
+    # --- loss detection at the receiver
+    reorder_window: float = 0.005
+    """Wait so long after a later packet before the NACK. The paper's 5 ms; the learned window starts here."""
+    min_reorder_window: float = 0.001
+    """A learned window never goes below. Lower: NACKs for packets that were only reordered by the host's scheduler."""
+    slow_nack_interval: float = 0.3
+    """NACK when nothing came at all for so long. The paper's retransmission took about 300 ms."""
+    initial_rtt: float = 0.1
+    """Round trip assumed before the first measurement."""
+    min_rto: float = 0.01
+    """No repeat of a request sooner: below the timer resolution of a busy host one only repeats what is on its way."""
+    max_rto: float = 2.0
+    """No repeat later. Higher: a long outage takes longer to notice as ended."""
+    nack_backoff: float = 1.5
+    """Factor between NACKs for one position. At 50 % loss each way a doubling would triple the recovery time."""
+
+    # --- keep-alives and acknowledgments
+    keep_alive_interval: float = 0.3
+    """Longest silence of a sender towards a child. Higher: dead links are noticed later."""
+    min_keep_alive_interval: float = 0.01
+    """The first keep-alive after a packet, which is what finds the loss of a tail, comes no sooner."""
+    ack_interval: float = 0.3
+    """A receiver acknowledges unasked at least so often, which keeps the sender's window and liveness fresh."""
+    ack_every_packets: int = 64
+    """A sender asks for an acknowledgment after so many packets at the latest (a quarter of the window at most)."""
+
+    # --- giving up
+    dead_after: float = 5.0
+    """A link silent for so long is closed. The mesh above notices sooner and adds a spare; this is the backstop."""
+    behind_after: float = 5.0
+    """A child that stays in the older half of the log for so long, without gaining, is disconnected."""
+    open_timeout: float = 5.0
+    """An opening that was not answered is given up."""
+    confirm_timeout: float = 3.0
+    """An accepted child that does not confirm is forgotten."""
+    oldest_window: float = 0.2
+    """Starting at the oldest: wait so long for further proposals after the first, then take the smallest."""
+    join_patience: float = 3.0
+    """A gap waits so long for a sender that is still joining: it might have the packets."""
+    behind_patience: float = 2.0
+    """A gap waits so long for a sender that is behind and not advancing; an advancing one is waited for."""
+    answer_patience: float = 4.0
+    """A gap waits so long for a sender that claims more but sends nothing useful."""
+    abandon_after: float = 15.0
+    """With no hole announced by anybody and no progress for so long, the missing region is given up all the same."""
+    prepare_patience: float = 2.0
+    """A query change goes on without senders that have not prepared in so long."""
+    epoch_lifetime: float = 30.0
+    """The 4 epoch bits on the wire are not used again within a datagram's lifetime."""
+
+    # --- bounds
+    max_buffer_packets: int = 8_192
+    max_buffer_bytes: int = 16 << 20
+    max_ready_packets: int = 16_384
+    """Packets in order that the application has not taken yet; then the receiver closes its window."""
+    max_log_packets: int = 65_536
+    max_log_bytes: int = 64 << 20
+    max_segments: int = 256
+    max_links: int = 4_096
+    max_partial_packets: int = 16
+    """Large packets being put together from fragments at once."""
+    max_query_bytes: int = 60_000
+    max_openings_per_second: int = 200
+    """Openings looked at a second; further ones wait for the child's retry."""
+
+    # --- pace
+    initial_window: int = 256 << 10
+    min_window: int = 32 << 10
+    """Bytes in flight that loss can't push a link below: a live stream is slow, and must not be slowed further."""
+    max_window: int = 4 << 20
+    catch_up_lag: int = 512
+    """A child more packets behind than this is catching up: its sending is paced, and it comes after live links."""
+    min_catch_up_rate: float = 64_000.0
+    """Bytes a second of history that a child gets at least."""
+
+    # --- packets
+    datagram_bytes: int = DEFAULT_DATAGRAM_BYTES
+    loopback_datagram_bytes: int = LOOPBACK_DATAGRAM_BYTES
+    sealed: bool = True
+    """Keyed checksum on every packet. Both ends must have switched it off for a link to go without."""
+
+    def __post_init__(self) -> None:
+        for name in ("reorder_window", "keep_alive_interval", "ack_interval", "min_rto", "max_rto"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+        if not 512 <= self.datagram_bytes <= 65_507 or not 512 <= self.loopback_datagram_bytes <= 65_507:
+            raise ValueError("datagram_bytes must lie between 512 and 65,507")
+        if self.max_log_packets < 2 or self.max_buffer_packets < 1:
+            raise ValueError("max_log_packets must be 2 or more, max_buffer_packets 1 or more")
+
+    @classmethod
+    def paper(cls) -> Config:
+        """Fixed timers with the values of section 5.1.3: NACK 5 ms after a later packet, 300 ms when nothing comes."""
+        return cls(adaptive=False)
+
+    def with_(self, **changes: object) -> Config:
+        """A copy with some knobs changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]

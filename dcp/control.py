@@ -1,0 +1,483 @@
+"""What the bodies of DCP packets say, and their bytes: encode and decode stand side by side.
+
+Decoding raises `MalformedDatagram` and nothing else, checks lengths before it allocates, and bounds every list. The
+layout of each body is the comment above its Struct; `docs/dcp.md` has the same with golden bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from dcp.errors import MalformedDatagram
+
+
+class OpenType(IntEnum):
+    """First body byte of a packet with the OPEN flag. Append only: the numbers are the protocol."""
+
+    REQUEST = 0x01
+    CHALLENGE = 0x02
+    ACCEPT = 0x03
+    REFUSE = 0x04
+    RESET = 0x05
+    INQUIRE = 0x06
+    ANSWER = 0x07
+
+
+class ControlType(IntEnum):
+    """First body byte of a packet with the CONTROL flag. Append only: the numbers are the protocol."""
+
+    BUNDLE = 0x01
+    HOLE = 0x02
+    FRAGMENT = 0x03
+    PREPARE = 0x04
+    PREPARED = 0x05
+    MESSAGE = 0x06
+
+
+class Reason(IntEnum):
+    """Why a link was refused or closed. Numbers from 64 on belong to whoever uses dcp. Append only."""
+
+    NORMAL = 0x00
+    STREAM_UNKNOWN = 0x01
+    MODE_MISMATCH = 0x02
+    FULL = 0x03
+    SILENT = 0x04
+    BEHIND = 0x05
+    RESET = 0x06
+    SHUTTING_DOWN = 0x07
+    RENEW = 0x08
+    TIMED_OUT = 0x09
+    REPLACED = 0x0A
+
+
+class Start(IntEnum):
+    """Where a child wants to begin."""
+
+    NEW = 0
+    OLDEST = 1
+    POSITION = 2
+
+
+MAX_STREAM_BYTES: Final = 128
+MAX_QUERY_BYTES: Final = 60_000
+MAX_HELLO_BYTES: Final = 4_096
+MAX_RANGES: Final = 64
+MAX_PACKET_BYTES: Final = 1 << 20
+MAX_FRAGMENT_RANGES: Final = 64
+COOKIE_BYTES: Final = 16
+NONCE_BYTES: Final = 16
+NO_COOKIE: Final = bytes(COOKIE_BYTES)
+
+Range = tuple[int, int]
+
+# --- times, in every acknowledgment, NACK and keep-alive -------------------------------------------------------------
+# Sender's clock in units of 0.1 ms (wraps), the other side's clock as last heard (0: nothing yet), how long that was
+# held before this packet went out. Round trip = now - echo - hold, whichever packet it came with.
+TICK: Final = 1e-4
+MAX_HOLD: Final = 0xFFFF
+
+
+class Times(NamedTuple):
+    clock: int
+    echo: int
+    hold: int
+
+
+# --- acknowledgment and NACK ----------------------------------------------------------------------------------------
+# clock u32, echo u32, hold u16, epoch u32, position u64, room u32 (packets the receiver can still take)
+_ACK = struct.Struct("!IIHIQI")
+# highest u64 (nothing is known beyond it), ranges u8, fragment ranges u8
+_NACK = struct.Struct("!QBB")
+_RANGE = struct.Struct("!QI")  # from u64, length u32: (from, from + length] is missing
+_PIECE = struct.Struct("!II")  # from u32, until u32: bytes of the packet after the position
+
+
+class Acknowledgment(NamedTuple):
+    times: Times
+    epoch: int
+    position: int
+    room: int
+
+
+class Nack(NamedTuple):
+    """`missing` lies between the position and `highest`; of what follows `highest` the child knows nothing.
+
+    `pieces` are the byte ranges still missing of a packet that came in fragments, the AN of which is the end of the
+    first missing range.
+    """
+
+    ack: Acknowledgment
+    highest: int
+    missing: Sequence[Range]
+    pieces: Sequence[Range]
+
+
+def encode_acknowledgment(ack: Acknowledgment) -> bytes:
+    return _ACK.pack(*ack.times, ack.epoch, ack.position, ack.room)
+
+
+def decode_acknowledgment_untrusted(body: bytes) -> Acknowledgment:
+    if len(body) < _ACK.size:
+        raise MalformedDatagram("short", "acknowledgment")
+    clock, echo, hold, epoch, position, room = _ACK.unpack_from(body)
+    return Acknowledgment(Times(clock, echo, hold), epoch, position, room)
+
+
+def encode_nack(nack: Nack) -> bytes:
+    missing = list(nack.missing)[:MAX_RANGES]
+    pieces = list(nack.pieces)[:MAX_FRAGMENT_RANGES]
+    parts = [encode_acknowledgment(nack.ack), _NACK.pack(nack.highest, len(missing), len(pieces))]
+    parts += [_RANGE.pack(start, min(end - start, 0xFFFFFFFF)) for start, end in missing]
+    parts += [_PIECE.pack(start, end) for start, end in pieces]
+    return b"".join(parts)
+
+
+def decode_nack_untrusted(body: bytes) -> Nack:
+    ack = decode_acknowledgment_untrusted(body)
+    at = _ACK.size
+    if len(body) < at + _NACK.size:
+        raise MalformedDatagram("short", "NACK")
+    highest, ranges, pieces = _NACK.unpack_from(body, at)
+    at += _NACK.size
+    if ranges > MAX_RANGES or pieces > MAX_FRAGMENT_RANGES:
+        raise MalformedDatagram("limit", "NACK with too many ranges")
+    if len(body) < at + ranges * _RANGE.size + pieces * _PIECE.size:
+        raise MalformedDatagram("short", "NACK ranges")
+    missing = []
+    for i in range(ranges):
+        start, length = _RANGE.unpack_from(body, at + i * _RANGE.size)
+        missing.append((start, start + length))
+    at += ranges * _RANGE.size
+    wanted = [_PIECE.unpack_from(body, at + i * _PIECE.size) for i in range(pieces)]
+    if any(start >= end for start, end in missing) or any(start >= end for start, end in wanted):
+        raise MalformedDatagram("range", "NACK with an empty range")
+    return Nack(ack, highest, missing, wanted)
+
+
+# --- keep-alive -----------------------------------------------------------------------------------------------------
+# clock u32, echo u32, hold u16, epoch u32, status u8, previous u64, highest u64
+_KEEP_ALIVE = struct.Struct("!IIHIBQQ")
+_FED = 0x01
+_CLAIM = 0x02
+
+
+class KeepAlive(NamedTuple):
+    """"Nothing matches in (previous, highest]"; without `claim` only the sender's position, and no promise."""
+
+    times: Times
+    epoch: int
+    fed: bool
+    claim: bool
+    previous: int
+    highest: int
+
+
+def encode_keep_alive(k: KeepAlive) -> bytes:
+    status = (_FED if k.fed else 0) | (_CLAIM if k.claim else 0)
+    return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
+
+
+def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
+    if len(body) < _KEEP_ALIVE.size:
+        raise MalformedDatagram("short", "keep-alive")
+    clock, echo, hold, epoch, status, previous, highest = _KEEP_ALIVE.unpack_from(body)
+    if previous > highest:
+        raise MalformedDatagram("range", "keep-alive")
+    return KeepAlive(Times(clock, echo, hold), epoch, bool(status & _FED), bool(status & _CLAIM), previous, highest)
+
+
+# --- bundle: several packets that were waiting anyway, as one claim ---------------------------------------------------
+# for each packet: step u32 (AN less the one before it, the first less the header's previous AN), length u16, payload
+ENTRY: Final = struct.Struct("!IH")
+_TYPE_BUNDLE = bytes((ControlType.BUNDLE,))
+
+
+def encode_bundle(prev: int, packets: Sequence[tuple[int, bytes]]) -> bytes:
+    parts = [_TYPE_BUNDLE]
+    pack = ENTRY.pack
+    for an, payload in packets:
+        parts.append(pack(an - prev, len(payload)))
+        parts.append(payload)
+        prev = an
+    return b"".join(parts)
+
+
+def decode_bundle_untrusted(data: bytes, at: int, prev: int) -> list[tuple[int, bytes]]:
+    """The packets of a bundle whose entries begin at `at`; `prev` is the header's previous AN, 64 bits."""
+    packets: list[tuple[int, bytes]] = []
+    unpack = ENTRY.unpack_from
+    size = len(data)
+    add = packets.append
+    while at < size:
+        if at + 6 > size:
+            raise MalformedDatagram("short", "bundle entry")
+        step, length = unpack(data, at)
+        at += 6
+        end = at + length
+        if step == 0 or end > size:
+            raise MalformedDatagram("bundle", "entry")
+        prev += step
+        add((prev, data[at:end]))
+        at = end
+    if not packets:
+        raise MalformedDatagram("bundle", "empty")
+    return packets
+
+
+# --- hole, fragment, prepare, prepared, message -----------------------------------------------------------------------
+_HOLE = struct.Struct("!BIQQ")  # type, epoch u32, from u64, until u64
+_FRAGMENT = struct.Struct("!BII")  # type, offset u32, total u32; bytes follow
+_PREPARE = struct.Struct("!BI")  # type, epoch u32; query follows
+_PREPARED = struct.Struct("!BIQ")  # type, epoch u32, where its coverage begins u64
+FRAGMENT_OVERHEAD: Final = _FRAGMENT.size
+
+
+class Hole(NamedTuple):
+    """"I will never supply (start, end] of this query"."""
+
+    epoch: int
+    start: int
+    end: int
+
+
+class Fragment(NamedTuple):
+    offset: int
+    total: int
+    data: bytes
+
+
+class Prepare(NamedTuple):
+    epoch: int
+    query: bytes
+
+
+class Prepared(NamedTuple):
+    epoch: int
+    since: int
+
+
+class Message(NamedTuple):
+    """Opaque, unreliable, for the owners of the two ends."""
+
+    data: bytes
+
+
+def encode_hole(hole: Hole) -> bytes:
+    return _HOLE.pack(ControlType.HOLE, *hole)
+
+
+def encode_fragment(offset: int, total: int, data: bytes) -> bytes:
+    return _FRAGMENT.pack(ControlType.FRAGMENT, offset, total) + data
+
+
+def encode_prepare(prepare: Prepare) -> bytes:
+    return _PREPARE.pack(ControlType.PREPARE, prepare.epoch) + prepare.query
+
+
+def encode_prepared(prepared: Prepared) -> bytes:
+    return _PREPARED.pack(ControlType.PREPARED, *prepared)
+
+
+def encode_message(data: bytes) -> bytes:
+    return bytes((ControlType.MESSAGE,)) + data
+
+
+def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepared | Message:
+    """Every control body but the bundle, which has its own decoder on the hot path."""
+    if not body:
+        raise MalformedDatagram("short", "control")
+    kind = body[0]
+    if kind == ControlType.MESSAGE:
+        return Message(body[1:])
+    layout = {
+        ControlType.HOLE: _HOLE,
+        ControlType.FRAGMENT: _FRAGMENT,
+        ControlType.PREPARE: _PREPARE,
+        ControlType.PREPARED: _PREPARED,
+    }.get(ControlType(kind) if kind in _CONTROL_TYPES else ControlType.BUNDLE)
+    if layout is None:
+        raise MalformedDatagram("type", f"control {kind}")
+    if len(body) < layout.size:
+        raise MalformedDatagram("short", f"control {kind}")
+    _, *fields = layout.unpack_from(body)
+    rest = body[layout.size :]
+    if kind == ControlType.HOLE:
+        hole = Hole(*fields)
+        if hole.start >= hole.end:
+            raise MalformedDatagram("range", "hole")
+        return hole
+    if kind == ControlType.FRAGMENT:
+        offset, total = fields
+        if not rest or offset + len(rest) > total or total > MAX_PACKET_BYTES:
+            raise MalformedDatagram("fragment", f"{offset}+{len(rest)} of {total}")
+        return Fragment(offset, total, rest)
+    if kind == ControlType.PREPARE:
+        if len(rest) > MAX_QUERY_BYTES:
+            raise MalformedDatagram("limit", "query")
+        return Prepare(fields[0], rest)
+    return Prepared(*fields)
+
+
+_CONTROL_TYPES = frozenset(int(kind) for kind in ControlType)
+
+# --- opening a link -------------------------------------------------------------------------------------------------
+# mode u8, child's link id u32, nonce 16, cookie 16, epoch u32, start u8, position u64, room u32, clock u32,
+# stream length u8, query length u16, hello length u16; stream, query, hello follow
+_REQUEST = struct.Struct("!BI16s16sIBQIIBHH")
+_CHALLENGE = struct.Struct("!16s16s")  # nonce, cookie
+# nonce 16, parent's link id u32, parent's nonce 16, epoch u32, start u64, head u64, echo u32, status u8; reply follows
+_ACCEPT = struct.Struct("!16sI16sIQQIB")
+_REFUSE = struct.Struct("!16sB")  # nonce, reason; body follows
+_RESET = struct.Struct("!I")  # the link id that was not known
+_INQUIRE = struct.Struct("!16s16s")  # nonce, cookie; body follows
+_ANSWER = struct.Struct("!16s")  # nonce; body follows
+
+MODE_STREAM: Final = 0x01
+MODE_UNSEALED: Final = 0x02
+
+
+class Request(NamedTuple):
+    """A child asks for a link. Nothing is kept of it until `cookie` is one that we gave to that address."""
+
+    mode: int
+    link: int
+    nonce: bytes
+    cookie: bytes
+    epoch: int
+    start: int
+    position: int
+    room: int
+    clock: int
+    stream: bytes
+    query: bytes
+    hello: bytes
+
+
+class Challenge(NamedTuple):
+    nonce: bytes
+    cookie: bytes
+
+
+class Accept(NamedTuple):
+    """The parent's answer: its link id (the nonce of the link), and where it proposes to start."""
+
+    nonce: bytes
+    link: int
+    parent_nonce: bytes
+    epoch: int
+    start: int
+    head: int
+    echo: int
+    fed: int
+    reply: bytes
+
+
+class Refuse(NamedTuple):
+    nonce: bytes
+    reason: int
+    body: bytes
+
+
+class Reset(NamedTuple):
+    link: int
+
+
+class Inquire(NamedTuple):
+    nonce: bytes
+    cookie: bytes
+    body: bytes
+
+
+class Answer(NamedTuple):
+    nonce: bytes
+    body: bytes
+
+
+Opening = Request | Challenge | Accept | Refuse | Reset | Inquire | Answer
+
+
+def encode_opening(message: Opening) -> tuple[OpenType, bytes]:
+    """The type and the body of a packet with the OPEN flag."""
+    match message:
+        case Request():
+            body = _REQUEST.pack(*message[:9], len(message.stream), len(message.query), len(message.hello))
+            return OpenType.REQUEST, body + message.stream + message.query + message.hello
+        case Challenge():
+            return OpenType.CHALLENGE, _CHALLENGE.pack(*message)
+        case Accept():
+            return OpenType.ACCEPT, _ACCEPT.pack(*message[:8]) + message.reply
+        case Refuse():
+            return OpenType.REFUSE, _REFUSE.pack(*message[:2]) + message.body
+        case Reset():
+            return OpenType.RESET, _RESET.pack(*message)
+        case Inquire():
+            return OpenType.INQUIRE, _INQUIRE.pack(*message[:2]) + message.body
+        case Answer():
+            return OpenType.ANSWER, _ANSWER.pack(message.nonce) + message.body
+
+
+def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
+    layout = _OPENING.get(kind)
+    if layout is None:
+        raise MalformedDatagram("type", f"open {kind}")
+    if len(body) < layout.size:
+        raise MalformedDatagram("short", f"open {kind}")
+    fields = layout.unpack_from(body)
+    rest = body[layout.size :]
+    if kind == OpenType.REQUEST:
+        return _decode_request(fields, rest)
+    if kind == OpenType.CHALLENGE:
+        return Challenge._make(fields)
+    if kind == OpenType.ACCEPT:
+        return Accept._make((*fields, rest))
+    if kind == OpenType.REFUSE:
+        return Refuse._make((*fields, rest))
+    if kind == OpenType.RESET:
+        return Reset._make(fields)
+    if kind == OpenType.INQUIRE:
+        return Inquire._make((*fields, rest))
+    return Answer._make((*fields, rest))
+
+
+def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
+    *head, stream_bytes, query_bytes, hello_bytes = fields
+    assert isinstance(stream_bytes, int)
+    assert isinstance(query_bytes, int)
+    assert isinstance(hello_bytes, int)
+    if stream_bytes > MAX_STREAM_BYTES or query_bytes > MAX_QUERY_BYTES or hello_bytes > MAX_HELLO_BYTES:
+        raise MalformedDatagram("limit", "request")
+    if len(rest) != stream_bytes + query_bytes + hello_bytes:
+        raise MalformedDatagram("length", "request")
+    if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
+        raise MalformedDatagram("start", f"{head[5]!r}")
+    stream, rest = rest[:stream_bytes], rest[stream_bytes:]
+    return Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+
+
+_OPENING: dict[int, struct.Struct] = {
+    OpenType.REQUEST: _REQUEST,
+    OpenType.CHALLENGE: _CHALLENGE,
+    OpenType.ACCEPT: _ACCEPT,
+    OpenType.REFUSE: _REFUSE,
+    OpenType.RESET: _RESET,
+    OpenType.INQUIRE: _INQUIRE,
+    OpenType.ANSWER: _ANSWER,
+}
+
+
+def encode_close(reason: int, body: bytes) -> bytes:
+    return bytes((reason & 0xFF,)) + body
+
+
+def decode_close_untrusted(body: bytes) -> tuple[int, bytes]:
+    if not body:
+        raise MalformedDatagram("short", "close")
+    return body[0], body[1:]
+
+
+def reason_name(reason: int) -> str:
+    """For messages to people: the name, or the number for a reason of dcp's user."""
+    return Reason(reason).name.lower().replace("_", " ") if reason in set(Reason) else f"reason {reason}"

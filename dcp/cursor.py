@@ -1,0 +1,101 @@
+"""A child's place in the log, and the next claim from there.
+
+Every claim is computed from the log alone (rule S2): DATA(prev, an) says "in (prev, an] only `an` matches", the same on
+the first sending, on a retransmission and after a squelch. `prev` is the last matching AN before, or the lower edge of
+what is covered without a break; it lags behind `position` while nothing matches, so that a child that missed the
+keep-alives between can still take the next packet.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dcp.log import Interest, Log
+from dcp.serial import QUARTER
+
+
+class DataClaim(NamedTuple):
+    """In (prev, last an] exactly these packets match."""
+
+    prev: int
+    packets: list[tuple[int, bytes]]
+
+
+class EmptyClaim(NamedTuple):
+    """Nothing matches in (prev, until]."""
+
+    prev: int
+    until: int
+
+
+class HoleClaim(NamedTuple):
+    """(start, end] can't be supplied."""
+
+    start: int
+    end: int
+
+
+Claim = DataClaim | EmptyClaim | HoleClaim
+
+
+class Cursor:
+    __slots__ = ("_ordinal", "position", "prev")
+
+    def __init__(self, log: Log, position: int) -> None:
+        self.position = position
+        self.prev = position
+        self._ordinal = log.ordinal_after(position)
+
+    def move(self, log: Log, position: int) -> None:
+        self.position = position
+        self.prev = position
+        self._ordinal = log.ordinal_after(position)
+
+    def has_more(self, log: Log, limit: int) -> bool:
+        return self.position < log.head and self.position < limit
+
+    def next_claim(self, log: Log, interest: Interest, *, limit: int, room: int, max_packets: int) -> Claim | None:
+        """The claim that follows, moving past it; None when there is nothing new to say up to `limit`.
+
+        `room` is how many bytes of entries fit a datagram: a single packet larger than that comes back alone.
+        """
+        position = self.position
+        stop = min(limit, log.head)
+        if position >= stop:
+            return None
+        covered, edge = log.stretch(position, interest.query)
+        if not covered:
+            self.move(log, edge)
+            return HoleClaim(position, edge)
+        end = min(edge, stop)
+        prev = self.prev
+        packets: list[tuple[int, bytes]] = []
+        size = 0
+        last_an = prev
+        ordinal = max(self._ordinal, log.first_ordinal)
+        stop_ordinal = log.next_ordinal
+        an_at, payload_at, wanted = log.an_at, log.payload_at, log.wanted
+        everything = interest.slot is None
+        while ordinal < stop_ordinal:
+            an = an_at(ordinal)
+            if an > end:
+                break
+            if everything or wanted(interest, ordinal):
+                payload = payload_at(ordinal)
+                size += 6 + len(payload)
+                if packets and (size > room or len(packets) >= max_packets or an - last_an > 0xFFFFFFFF):
+                    break
+                packets.append((an, payload))
+                last_an = an
+            ordinal += 1
+        self._ordinal = ordinal
+        if packets:
+            self.position = self.prev = last_an
+            # A true claim may always be made narrower: 32 bits can't say one wider than a quarter of their space.
+            return DataClaim(max(prev, packets[0][0] - QUARTER), packets)
+        self.position = end
+        if end == log.head:
+            return None  # the keep-alive says so when its time comes
+        if edge == end and end < limit:
+            self.prev = end  # the edge of what is covered: beyond it no claim may reach back over it
+        return EmptyClaim(prev, end)

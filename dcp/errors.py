@@ -1,0 +1,27 @@
+"""What can go wrong, by whose fault.
+
+Their mistake is `MalformedDatagram` (or a refused payload): raised by decoding, caught at one line, counted, never
+fatal. Your mistake is a `ValueError` at the call. The network's nature (loss, silence, lateness) is not an exception.
+"""
+
+from __future__ import annotations
+
+
+class DcpError(Exception):
+    """Base of every error that dcp raises on purpose."""
+
+
+class MalformedDatagram(DcpError):
+    """Bytes from the network that are no DCP packet. `reason` is a short, countable word."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class PayloadRefused(DcpError):
+    """A payload whose envelope or compression is wrong, or that would grow beyond the limit."""
+
+
+class LinkClosed(DcpError):
+    """The stream has ended for this receiver: every sender has closed or refused it, with the reasons given."""

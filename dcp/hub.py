@@ -1,0 +1,458 @@
+"""One UDP address: every link of a peer, both directions, behind the five methods.
+
+The hub finds the link that a datagram belongs to, checks its seal, and hands it on; it opens links, proves addresses,
+and carries questions from outside any link. It is a pure machine: `now` and the random source are given in.
+
+    receive_datagram(data, address, now=...)   input from the network; never raises, whatever the bytes
+    handle_timeout(now=...)                    input from the clock
+    datagrams_to_send(now=...)                 output, in batches, until empty
+    next_timeout(now=...)                      output: absolute time or None
+    next_event()                               output: what the owner must know or answer
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from dcp import control, events, wire
+from dcp.config import Config
+from dcp.control import Reason, Start
+from dcp.cookies import CookieJar
+from dcp.downlink import Downlink
+from dcp.errors import MalformedDatagram
+from dcp.link import Address
+from dcp.log import Log
+from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
+from dcp.receiver import Receiver
+from dcp.sender import Sender
+from dcp.stats import HubStatistics
+from dcp.uplink import Uplink
+
+MAX_EVENTS = 65_536
+MAX_OUTBOX = 4_096
+MAX_INQUIRIES = 1_024
+MAX_INQUIRY_BYTES = 1_200
+# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum.
+MAX_RESETS_PER_SECOND = 100
+INQUIRY_INTERVAL = 0.15
+# No timer fires sooner after the last one: a deadline that lies in the past must not spin the shell.
+MIN_TIMER_STEP = 1e-3
+
+
+@dataclass(slots=True)
+class _Inquiry:
+    number: int
+    address: Address
+    body: bytes
+    nonce: bytes
+    cookie: bytes
+    deadline: float
+    again_at: float
+    tries: int = 0
+
+
+class Hub:
+    def __init__(self, config: Config | None = None, *, rng: random.Random) -> None:
+        self.config = config or Config()
+        self.senders: dict[str, Sender] = {}
+        self.receivers: dict[str, Receiver] = {}
+        self._rng = rng
+        self._cookies = CookieJar(rng)
+        self._downlinks: dict[int, tuple[Sender, Downlink]] = {}
+        self._uplinks: dict[int, tuple[Receiver, Uplink]] = {}
+        self._events: deque[events.Event] = deque()
+        self._outbox: deque[tuple[bytes, Address]] = deque()
+        self._dropped: Counter[str] = Counter()
+        self._openings = _PerSecond(self.config.max_openings_per_second)
+        self._resets = _PerSecond(MAX_RESETS_PER_SECOND)
+        self._inquiries: dict[bytes, _Inquiry] = {}
+        self._asked: dict[int, tuple[bytes, Address]] = {}  # ticket -> (nonce, address): inquiries we may answer
+        self._next_number = 1
+        self._counts = [0, 0, 0, 0]  # datagrams in, out, bytes in, out
+        self._now = 0.0
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def serve(self, stream: str, *, policy: QueryPolicy | None = None, stream_mode: bool = False) -> Sender:
+        """Be a root of `stream`: `publish` on the sender gives it packets."""
+        return self._add_sender(stream, self._new_log(policy), stream_mode=stream_mode)
+
+    def subscribe(
+        self,
+        stream: str,
+        *,
+        query: bytes = EVERYTHING,
+        start: Start = Start.NEW,
+        position: int | None = None,
+        stream_mode: bool = False,
+    ) -> Receiver:
+        """Be a client of `stream`."""
+        return self._add_receiver(stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode)
+
+    def relay(
+        self,
+        stream: str,
+        *,
+        policy: QueryPolicy | None = None,
+        query: bytes = EVERYTHING,
+        start: Start = Start.NEW,
+        position: int | None = None,
+        deliver: bool = False,
+        stream_mode: bool = False,
+    ) -> tuple[Receiver, Sender]:
+        """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from."""
+        log = self._new_log(policy)
+        sender = self._add_sender(stream, log, stream_mode=stream_mode)
+        sender.upstream_query = query
+        sender.is_fed = False
+        receiver = self._add_receiver(
+            stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode
+        )
+        return receiver, sender
+
+    def _new_log(self, policy: QueryPolicy | None) -> Log:
+        config = self.config
+        return Log(
+            policy or PredicatePolicy(),
+            max_packets=config.max_log_packets,
+            max_bytes=config.max_log_bytes,
+            max_segments=config.max_segments,
+        )
+
+    def _add_sender(self, stream: str, log: Log, *, stream_mode: bool) -> Sender:
+        _check_stream(stream)
+        if stream in self.senders:
+            raise ValueError(f"stream {stream!r} is served here already")
+        sender = Sender(
+            stream,
+            log,
+            self.config,
+            self._rng,
+            new_link_id=self._new_link_id,
+            emit=self._emit,
+            send_open=self._send_open,
+            stream_mode=stream_mode,
+        )
+        self.senders[stream] = sender
+        return sender
+
+    def _add_receiver(
+        self,
+        stream: str,
+        query: bytes,
+        start: Start,
+        position: int | None,
+        *,
+        log: Log | None,
+        deliver: bool,
+        stream_mode: bool,
+    ) -> Receiver:
+        _check_stream(stream)
+        if stream in self.receivers:
+            raise ValueError(f"stream {stream!r} is received here already")
+        if len(query) > self.config.max_query_bytes:
+            raise ValueError(f"a query token holds at most {self.config.max_query_bytes} bytes")
+        sender = self.senders.get(stream) if log is not None else None
+        receiver = Receiver(
+            stream,
+            self.config,
+            self._rng,
+            new_link_id=self._new_link_id,
+            forget_link=self._forget_uplink,
+            emit=self._emit,
+            send_open=self._send_open,
+            query=query,
+            start=start,
+            position=position,
+            log=log,
+            deliver=deliver,
+            stream_mode=stream_mode,
+            on_switch=sender.upstream_changed if sender is not None else None,
+        )
+        self.receivers[stream] = receiver
+        return receiver
+
+    def add_sender(self, stream: str, address: Address, hello: bytes = b"", *, now: float) -> int:
+        """Open a link from our receiver of `stream` to the sender at `address`."""
+        receiver = self.receivers[stream]
+        link_id = receiver.add_sender(address, hello, now=now)
+        self._uplinks[link_id] = (receiver, receiver.links[link_id])
+        return link_id
+
+    def remove_stream(self, stream: str, reason: int = Reason.NORMAL) -> None:
+        """Leave the stream on both sides, with a word to everybody."""
+        receiver = self.receivers.get(stream)
+        if receiver is not None:
+            for link_id in list(receiver.links):
+                receiver.remove_sender(link_id, reason)
+            self._outbox.extend(receiver.next_datagrams(MAX_OUTBOX))
+            del self.receivers[stream]
+        sender = self.senders.get(stream)
+        if sender is not None:
+            sender.close_all(reason)
+            self._outbox.extend(sender.next_datagrams(self._now, MAX_OUTBOX))
+            del self.senders[stream]
+
+    # --- children ----------------------------------------------------------------------------------------------------
+
+    def accept(self, stream: str, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
+        """Answer an `OpeningReceived`: take the child."""
+        sender = self.senders[stream]
+        link_id = sender.accept(ticket, reply, now=now)
+        if link_id is not None:
+            self._downlinks[link_id] = (sender, sender.children[link_id])
+        return link_id
+
+    def refuse(self, stream: str, ticket: int, reason: int, body: bytes = b"") -> None:
+        self.senders[stream].refuse(ticket, reason, body)
+
+    # --- inquiries ----------------------------------------------------------------------------------------------------
+
+    def inquire(self, address: Address, body: bytes, *, timeout: float, now: float) -> int:
+        """Ask a peer something outside any link. `InquiryAnswered` with the number given back brings the answer."""
+        if len(body) > MAX_INQUIRY_BYTES:
+            raise ValueError(f"an inquiry holds at most {MAX_INQUIRY_BYTES} bytes")
+        if len(self._inquiries) >= MAX_INQUIRIES:
+            raise ValueError("too many inquiries are open")
+        number = self._next_number
+        self._next_number += 1
+        inquiry = _Inquiry(
+            number, address, body, self._rng.randbytes(16), control.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
+        )
+        self._inquiries[inquiry.nonce] = inquiry
+        self._send_inquiry(inquiry)
+        return number
+
+    def answer(self, ticket: int, body: bytes) -> None:
+        """Answer an `InquiryReceived`. Once; a repeated question gets its answer by being asked again."""
+        asked = self._asked.pop(ticket, None)
+        if asked is not None:
+            self._send_open(control.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
+
+    def _send_inquiry(self, inquiry: _Inquiry) -> None:
+        self._send_open(control.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
+
+    # --- input --------------------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None:
+        """Any bytes from anybody. What is not a packet of ours is counted and dropped."""
+        self._now = now
+        self._counts[0] += 1
+        self._counts[2] += len(data)
+        try:
+            flags, _ = wire.decode_header_untrusted(data)
+            if flags & wire.OPEN:
+                kind, body = wire.decode_open_untrusted(data)
+                self._receive_opening(control.decode_opening_untrusted(kind, body), address, now)
+            else:
+                self._receive_bound(flags, data, address, now)
+        except MalformedDatagram as error:
+            self._dropped[error.reason] += 1
+
+    def _receive_bound(self, flags: int, data: bytes, address: Address, now: float) -> None:
+        (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
+        up = self._uplinks.get(link_id)
+        if up is not None:
+            receiver, uplink = up
+            self._check(uplink.address, address, wire.seal_is_valid(uplink.seal_in, data))
+            try:
+                receiver.receive(uplink, flags, data, now)
+            except MalformedDatagram:
+                receiver.malformed += 1
+                raise
+            return
+        down = self._downlinks.get(link_id)
+        if down is None:
+            self._dropped["unknown link"] += 1
+            if self._resets.allows(now):
+                self._send_open(control.Reset(link_id), address)
+            return
+        sender, downlink = down
+        self._check(downlink.address, address, wire.seal_is_valid(downlink.seal_in, data))
+        try:
+            sender.receive(downlink, flags, data, now)
+        except MalformedDatagram:
+            sender.malformed += 1
+            raise
+
+    def _check(self, ours: Address, theirs: Address, sealed: bool) -> None:
+        if not sealed:
+            raise MalformedDatagram("seal")
+        if ours[:2] != theirs[:2]:
+            raise MalformedDatagram("address")
+
+    def _receive_opening(self, message: control.Opening, address: Address, now: float) -> None:
+        match message:
+            case control.Request():
+                self._on_request(message, address, now)
+            case control.Inquire():
+                self._on_inquire(message, address, now)
+            case control.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
+                inquiry = self._inquiries[nonce]
+                if inquiry.address == address and inquiry.cookie != cookie:
+                    inquiry.cookie = cookie
+                    self._send_inquiry(inquiry)
+            case control.Challenge() | control.Accept() | control.Refuse():
+                if not any(r.receive_opening(message, address, now) for r in list(self.receivers.values())):
+                    self._dropped["unknown opening"] += 1
+                    if isinstance(message, control.Accept) and self._resets.allows(now):
+                        # A parent took us for a child although we gave up on it: tell it, so that it can forget us.
+                        self._send_open(control.Reset(message.link), address)
+            case control.Reset():
+                self._on_reset(message, address, now)
+            case control.Answer():
+                self._on_answer(message, address)
+
+    def _on_request(self, request: control.Request, address: Address, now: float) -> None:
+        if not self._cookies.is_ours(request.cookie, address, now):
+            self._send_open(control.Challenge(request.nonce, self._cookies.bake(address, now)), address)
+            return
+        if not self._openings.allows(now):
+            self._dropped["opening rate"] += 1
+            return
+        try:
+            stream = request.stream.decode()
+        except UnicodeDecodeError:
+            raise MalformedDatagram("stream name") from None
+        sender = self.senders.get(stream)
+        if sender is None:
+            self._send_open(control.Refuse(request.nonce, Reason.STREAM_UNKNOWN, b""), address)
+            return
+        sender.receive_request(request, address, now)
+
+    def _on_inquire(self, inquire: control.Inquire, address: Address, now: float) -> None:
+        if not self._cookies.is_ours(inquire.cookie, address, now):
+            self._send_open(control.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
+            return
+        if len(inquire.body) > MAX_INQUIRY_BYTES:
+            raise MalformedDatagram("limit", "inquiry")
+        if not self._openings.allows(now):
+            self._dropped["opening rate"] += 1
+            return
+        while len(self._asked) >= MAX_INQUIRIES:
+            del self._asked[next(iter(self._asked))]
+        ticket = self._next_number
+        self._next_number += 1
+        self._asked[ticket] = (inquire.nonce, address)
+        self._emit(events.InquiryReceived(ticket, address, inquire.body))
+
+    def _on_answer(self, answer: control.Answer, address: Address) -> None:
+        inquiry = self._inquiries.get(answer.nonce)
+        if inquiry is None or inquiry.address != address:
+            self._dropped["unknown answer"] += 1
+            return
+        del self._inquiries[answer.nonce]
+        self._emit(events.InquiryAnswered(inquiry.number, address, answer.body))
+
+    def _on_reset(self, reset: control.Reset, address: Address, now: float) -> None:
+        """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
+        for receiver, uplink in list(self._uplinks.values()):
+            if uplink.remote_id == reset.link and uplink.address == address:
+                receiver.receive_reset(uplink, now)
+                return
+        for sender, downlink in list(self._downlinks.values()):
+            if address == downlink.address and reset.link in (downlink.remote_id, downlink.id):
+                sender.receive_reset(downlink, now)
+                return
+        self._dropped["unknown reset"] += 1
+
+    def handle_timeout(self, *, now: float) -> None:
+        self._now = now
+        for stream, sender in self.senders.items():
+            receiver = self.receivers.get(stream)
+            if receiver is not None:
+                sender.is_fed = receiver.is_fed
+            sender.handle_timeout(now)
+        for receiver in list(self.receivers.values()):
+            receiver.handle_timeout(now)
+        for nonce, inquiry in list(self._inquiries.items()):
+            if now >= inquiry.deadline:
+                del self._inquiries[nonce]
+                self._emit(events.InquiryAnswered(inquiry.number, inquiry.address, None))
+            elif now >= inquiry.again_at:
+                inquiry.tries += 1
+                inquiry.again_at = now + INQUIRY_INTERVAL * 2**inquiry.tries
+                self._send_inquiry(inquiry)
+
+    # --- output -------------------------------------------------------------------------------------------------------
+
+    def datagrams_to_send(self, *, now: float, most: int = 256) -> list[tuple[bytes, Address]]:
+        """The next batch; call again until it is empty. Nothing is computed before it can be sent."""
+        out: list[tuple[bytes, Address]] = []
+        while self._outbox and len(out) < most:
+            out.append(self._outbox.popleft())
+        for receiver in self.receivers.values():
+            if len(out) < most:
+                out += receiver.next_datagrams(most - len(out))
+        for sender in self.senders.values():
+            if len(out) < most:
+                out += sender.next_datagrams(now, most - len(out))
+        counts = self._counts
+        counts[1] += len(out)
+        for data, _ in out:
+            counts[3] += len(data)
+        return out
+
+    def next_timeout(self, *, now: float) -> float | None:
+        times = [sender.next_timeout(now) for sender in self.senders.values()]
+        times += [receiver.next_timeout(now) for receiver in self.receivers.values()]
+        times += [min(inquiry.deadline, inquiry.again_at) for inquiry in self._inquiries.values()]
+        soonest = min((t for t in times if t is not None), default=None)
+        return None if soonest is None else max(soonest, now + MIN_TIMER_STEP)
+
+    def next_event(self) -> events.Event | None:
+        return self._events.popleft() if self._events else None
+
+    def statistics(self) -> HubStatistics:
+        datagrams_in, datagrams_out, bytes_in, bytes_out = self._counts
+        return HubStatistics(datagrams_in, datagrams_out, bytes_in, bytes_out, dict(self._dropped))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _emit(self, event: events.Event) -> None:
+        if isinstance(event, events.ChildLost):
+            self._downlinks.pop(event.link, None)
+        if len(self._events) < MAX_EVENTS:
+            self._events.append(event)
+        else:
+            self._dropped["event overflow"] += 1
+
+    def _forget_uplink(self, link_id: int) -> None:
+        self._uplinks.pop(link_id, None)
+
+    def _send_open(self, message: control.Opening, address: Address) -> None:
+        if len(self._outbox) < MAX_OUTBOX:
+            kind, body = control.encode_opening(message)
+            self._outbox.append((wire.encode_open(kind, body), address))
+
+    def _new_link_id(self) -> int:
+        while True:
+            link_id = self._rng.getrandbits(32)
+            if link_id and link_id not in self._uplinks and link_id not in self._downlinks:
+                return link_id
+
+
+class _PerSecond:
+    """A bound on how often something happens."""
+
+    __slots__ = ("_count", "_limit", "_second")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._second = -1
+        self._count = 0
+
+    def allows(self, now: float) -> bool:
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._count = 0
+        self._count += 1
+        return self._count <= self._limit
+
+
+def _check_stream(stream: str) -> None:
+    if not 1 <= len(stream.encode()) <= control.MAX_STREAM_BYTES:
+        raise ValueError(f"a stream's name has 1 to {control.MAX_STREAM_BYTES} bytes, not {stream!r}")

@@ -1,0 +1,240 @@
+"""The peer's one log: what it knows of the stream, and under which query it came to know it.
+
+The log describes (low, head]. Packets are at their ANs; *segments* say of every stretch under which query it was
+received, or that it was not (a hole). A claim to a child may be made over a stretch only where the query in force
+covers the child's query: over anything else we do not know what was there (rule S1, S2).
+
+Eviction raises `low`. Packets carry a *mask*: bit i is set when the interest with slot i matches. An interest opened
+later than a packet was logged asks the policy instead.
+
+Everything here is in 64-bit positions. Packets have a running *ordinal*, which stays valid while older ones are
+evicted, so that a link can keep its place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
+
+HOLE: Final = None
+
+
+@dataclass(slots=True)
+class Segment:
+    """(start, end] was received under `query`, or is a hole."""
+
+    start: int
+    end: int
+    query: bytes | None
+
+
+class Interest:
+    """One child's query in one epoch."""
+
+    __slots__ = ("bit", "query", "since", "slot")
+
+    def __init__(self, query: bytes, slot: int | None, since: int) -> None:
+        self.query = query
+        self.slot = slot
+        """None: wants everything, and costs nothing."""
+        self.bit = 0 if slot is None else 1 << slot
+        self.since = since
+        """Masks of packets from this ordinal on know about the slot."""
+
+
+class Log:
+    def __init__(self, policy: QueryPolicy, *, max_packets: int, max_bytes: int, max_segments: int) -> None:
+        self.policy = policy
+        self._max_packets = max_packets
+        self._max_bytes = max_bytes
+        self._max_segments = max_segments
+        self.low = 0
+        self.head = 0
+        self.started = False
+        self.bytes = 0
+        self.evicted = 0
+        self.revision = 0
+        """Goes up with every change of what is covered, other than by growth under the same query."""
+        self._segments: list[Segment] = []
+        self._ans: list[int] = []
+        self._payloads: list[bytes] = []
+        self._masks: list[int] = []
+        self._first = 0  # index of the oldest packet that is still held
+        self._base = 0  # ordinal of index 0
+        self._slots: set[int] = set()
+        self._covers: dict[tuple[bytes, bytes], bool] = {}
+
+    # --- growth -------------------------------------------------------------------------------------------------------
+
+    def start(self, position: int) -> None:
+        """The log begins after `position`: whatever was there before is not known, and never will be."""
+        self._base += len(self._ans) + 1  # ordinals of before are older than everything now
+        self._first = 0
+        self._ans.clear()
+        self._payloads.clear()
+        self._masks.clear()
+        self._segments.clear()
+        self.bytes = 0
+        self.low = self.head = position
+        self.started = True
+        self.revision += 1
+
+    def append(self, an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
+        """In (head, an] only `an` matched `query`, and this is it."""
+        self._ans.append(an)
+        self._payloads.append(payload)
+        self._masks.append(self.policy.route(payload) if self._slots else ALL_SLOTS)
+        self.bytes += len(payload)
+        self._extend(an, query)
+        if len(self._ans) - self._first > self._max_packets or self.bytes > self._max_bytes:
+            self._evict()
+
+    def advance(self, to: int, query: bytes = EVERYTHING) -> None:
+        """Nothing in (head, to] matched `query`."""
+        if to > self.head:
+            self._extend(to, query)
+
+    def hole(self, to: int) -> None:
+        """(head, to] was not had, and will not be."""
+        if to > self.head:
+            self._extend(to, HOLE)
+
+    def _extend(self, to: int, query: bytes | None) -> None:
+        segments = self._segments
+        if segments and segments[-1].query == query:
+            segments[-1].end = to
+        else:
+            segments.append(Segment(self.head, to, query))
+            self.revision += 1
+            if len(segments) > self._max_segments:
+                self._raise_low(segments[0].end)
+        self.head = to
+
+    def _evict(self) -> None:
+        while len(self._ans) - self._first > 1 and (
+            len(self._ans) - self._first > self._max_packets or self.bytes > self._max_bytes
+        ):
+            self._raise_low(self._ans[self._first])
+
+    def _raise_low(self, low: int) -> None:
+        self.low = max(self.low, low)
+        first = self._first
+        while first < len(self._ans) and self._ans[first] <= self.low:
+            self.bytes -= len(self._payloads[first])
+            self._payloads[first] = b""
+            self.evicted += 1
+            first += 1
+        self._first = first
+        if first > 64 and first * 2 > len(self._ans):
+            del self._ans[:first], self._payloads[:first], self._masks[:first]
+            self._base += first
+            self._first = 0
+        segments = self._segments
+        while segments and segments[0].end <= self.low:
+            del segments[0]
+            self.revision += 1
+        if segments and segments[0].start < self.low:
+            segments[0].start = self.low
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._ans) - self._first
+
+    @property
+    def next_ordinal(self) -> int:
+        return self._base + len(self._ans)
+
+    @property
+    def first_ordinal(self) -> int:
+        return self._base + self._first
+
+    def ordinal_after(self, position: int) -> int:
+        """The ordinal of the first packet beyond `position`."""
+        return self._base + bisect_right(self._ans, position, self._first)
+
+    def an_at(self, ordinal: int) -> int:
+        return self._ans[ordinal - self._base]
+
+    def payload_at(self, ordinal: int) -> bytes:
+        return self._payloads[ordinal - self._base]
+
+    def wanted(self, interest: Interest, ordinal: int) -> bool:
+        if interest.slot is None:
+            return True
+        index = ordinal - self._base
+        if ordinal >= interest.since:
+            return bool(self._masks[index] & interest.bit)
+        return self.policy.matches(interest.query, self._payloads[index])
+
+    def matching(self, interest: Interest, start: int, end: int) -> list[tuple[int, bytes]]:
+        """The packets in (start, end] that the interest wants."""
+        found = []
+        ordinal = self.ordinal_after(start)
+        last = self.next_ordinal
+        while ordinal < last and self.an_at(ordinal) <= end:
+            if self.wanted(interest, ordinal):
+                found.append((self.an_at(ordinal), self.payload_at(ordinal)))
+            ordinal += 1
+        return found
+
+    def covered(self, segment: Segment, query: bytes) -> bool:
+        return segment.query is not HOLE and self.covers(segment.query, query)
+
+    def covers(self, outer: bytes, inner: bytes) -> bool:
+        """The policy's answer, remembered: it is asked for every packet, and it may be costly."""
+        if outer in (EVERYTHING, inner):
+            return True
+        key = (outer, inner)
+        known = self._covers.get(key)
+        if known is None:
+            if len(self._covers) >= 4096:
+                self._covers.clear()
+            known = self._covers[key] = self.policy.covers(outer, inner)
+        return known
+
+    def stretch(self, position: int, query: bytes) -> tuple[bool, int]:
+        """Whether what follows `position` is covered for `query`, and how far that answer holds (to `head` at most)."""
+        if position < self.low:
+            return False, self.low
+        segments = self._segments
+        last = segments[-1] if segments else None
+        if last is None or position >= self.head:
+            return True, self.head
+        if last.start <= position:
+            return self.covered(last, query), last.end
+        index = bisect_right(segments, position, key=lambda s: s.end)
+        state = self.covered(segments[index], query)
+        while index + 1 < len(segments) and self.covered(segments[index + 1], query) == state:
+            index += 1
+        return state, segments[index].end
+
+    def covered_since(self, query: bytes) -> int:
+        """Where the continuous coverage of `query` that reaches the head begins."""
+        since = self.head
+        for segment in reversed(self._segments):
+            if not self.covered(segment, query):
+                return since
+            since = segment.start
+        return max(since, self.low)
+
+    # --- interests ----------------------------------------------------------------------------------------------------
+
+    def open_interest(self, query: bytes) -> Interest:
+        if query == EVERYTHING:
+            return Interest(query, None, 0)
+        slot = 0
+        while slot in self._slots:
+            slot += 1
+        self.policy.open_slot(slot, query)
+        self._slots.add(slot)
+        # Bits that a former owner of the slot left in older masks are never read: they lie before `since`.
+        return Interest(query, slot, self.next_ordinal)
+
+    def close_interest(self, interest: Interest) -> None:
+        if interest.slot is not None:
+            self._slots.discard(interest.slot)
+            self.policy.close_slot(interest.slot)

@@ -1,0 +1,876 @@
+"""The receiving side of one stream: n senders, one ordered stream, nothing skipped in silence.
+
+Theory of operation. The whole state of the stream is one number, `position`: everything up to it was handed over,
+pruned by our own query, or declared a gap. Every message of a sender is a *claim* about a stretch (prev, an] of the
+stream and one query, true whenever and however often it is heard; it is taken when prev <= position < an and its epoch
+is ours, and then the position is `an`. A claim that begins beyond the position waits in the buffer, and its waiting is
+what shows that something is missing: after the reordering window a NACK goes to all senders, with the stretches that
+are missing, and again with back-off. Keep-alives are claims too ("nothing matches in ..."): they show the loss of a
+tail and carry the position through what was pruned.
+
+The query is changed in two steps (`epochs`): prepare it with every sender while the old one goes on, then switch at a
+position that is told to the application.
+
+What this file must not know: sockets, clocks, what a query means, who the senders are.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+
+from dcp import control, events, wire
+from dcp.buffer import Packets, ReorderBuffer
+from dcp.config import Config
+from dcp.control import MAX_RANGES, Range, Reason, Start
+from dcp.epochs import QueryChange
+from dcp.errors import MalformedDatagram
+from dcp.events import Content, Packet
+from dcp.fragments import Assembler
+from dcp.gaps import gap_end
+from dcp.link import Address, clock_of
+from dcp.log import Log
+from dcp.queries import EVERYTHING
+from dcp.rtt import ReorderWindow
+from dcp.serial import QUARTER, extend
+from dcp.stats import ReceiverStatistics, UplinkStatistics
+from dcp.uplink import Uplink
+
+MAX_OUTBOX = 1024
+_COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
+REQUEST_INTERVAL = 0.1
+# How often a gap that can't be filled is looked at again while its patience runs.
+GAP_CHECK_INTERVAL = 0.1
+
+
+class Receiver:
+    """Use through `Hub`, which finds the link that a datagram belongs to."""
+
+    def __init__(
+        self,
+        stream: str,
+        config: Config,
+        rng: random.Random,
+        *,
+        new_link_id: Callable[[], int],
+        forget_link: Callable[[int], None],
+        emit: Callable[[events.Event], None],
+        send_open: Callable[[control.Opening, Address], None],
+        query: bytes = EVERYTHING,
+        start: Start = Start.NEW,
+        position: int | None = None,
+        log: Log | None = None,
+        deliver: bool = True,
+        stream_mode: bool = False,
+        on_switch: Callable[[bytes, float], None] | None = None,
+    ) -> None:
+        if (start is Start.POSITION) != (position is not None):
+            raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+        if stream_mode and query != EVERYTHING:
+            raise ValueError("a byte stream has no query")
+        self.stream = stream
+        self.position: int | None = None
+        self.links: dict[int, Uplink] = {}
+        self.change = QueryChange(query, config, is_router=log is not None)
+        self._config = config
+        self._rng = rng
+        self._new_link_id = new_link_id
+        self._forget_link = forget_link
+        self._emit = emit
+        self._send_open = send_open
+        self._start_mode = start
+        self._start_position = position
+        self._log = log
+        self._deliver = deliver
+        self._stream_mode = stream_mode
+        self._on_switch = on_switch
+        self._by_nonce: dict[bytes, Uplink] = {}
+        self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
+        self._assembler = Assembler(config.max_partial_packets)
+        self._ready: deque[tuple[int, bytes] | Content] = deque()
+        self._outbox: deque[tuple[bytes, Address]] = deque()
+        self._reordering = ReorderWindow(config.reorder_window, config.min_reorder_window)
+        self._position_at = 0.0
+        self._oldest_at: float | None = None
+        self._missing_since: float | None = None
+        """Since when something is known to be missing at the present position."""
+        self._nacks_here = 0
+        """NACKs sent for the present position."""
+        self._nacked_at = -1e9
+        self._nacked: list[Range] = []
+        self._nack_at: float | None = None
+        self._slow_nack_at: float | None = None
+        self._ack_at: float | None = None
+        self._closed_window = False
+        self._counts = dict.fromkeys(_COUNTERS, 0)
+        self.malformed = 0
+
+    # --- senders ------------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.change.epoch
+
+    @property
+    def query(self) -> bytes:
+        """The query in force."""
+        return self.change.query
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether some parent says that a root's packets reach it."""
+        return any(link.up and link.fed for link in self.links.values())
+
+    def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
+        """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
+        link = Uplink(
+            self._new_link_id(), address, self._config, self._rng.randbytes(control.NONCE_BYTES), hello, now=now
+        )
+        self.links[link.id] = link
+        self._by_nonce[link.nonce] = link
+        if self._start_mode is Start.POSITION and self.position is None and self._start_position is not None:
+            self._begin(self._start_position, now)
+        self._send_request(link, now)
+        return link.id
+
+    def remove_sender(self, link_id: int, reason: int = Reason.NORMAL, body: bytes = b"") -> None:
+        """Leave a sender. Its claims that are still under way no longer count."""
+        link = self.links.get(link_id)
+        if link is not None:
+            if link.up:
+                goodbye = link.encode(wire.CLOSE, 0, 0, control.encode_close(reason, body))
+                for _ in range(2):
+                    self._post(goodbye, link.address)
+            self._drop(link)
+
+    def send_message(self, link_id: int, data: bytes) -> bool:
+        link = self.links.get(link_id)
+        if link is None or not link.up:
+            return False
+        return self._post(link.encode(wire.CONTROL, 0, 0, control.encode_message(data)), link.address)
+
+    def _drop(self, link: Uplink) -> None:
+        if self.links.pop(link.id, None) is not None:
+            del self._by_nonce[link.nonce]
+            self._forget_link(link.id)
+
+    def _lose(self, link: Uplink, reason: int, body: bytes = b"") -> None:
+        self._drop(link)
+        kind = events.LinkLost if link.up else events.LinkRefused
+        self._emit(kind(self.stream, link.id, link.address, reason, body))
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _send_request(self, link: Uplink, now: float) -> None:
+        position = self.position
+        start = Start.POSITION if position is not None else self._start_mode
+        mode = (control.MODE_STREAM if self._stream_mode else 0) | (
+            0 if self._config.sealed else control.MODE_UNSEALED
+        )
+        self._send_open(
+            control.Request(
+                mode=mode,
+                link=link.id,
+                nonce=link.nonce,
+                cookie=link.cookie,
+                epoch=self.epoch,
+                start=start,
+                position=position or 0,
+                room=self._room(),
+                clock=clock_of(now),
+                stream=self.stream.encode(),
+                query=self.query,
+                hello=link.hello,
+            ),
+            link.address,
+        )
+        link.request_at = now + REQUEST_INTERVAL * 2 ** min(link.requests, 2)
+        link.requests += 1
+
+    def receive_opening(
+        self, message: control.Challenge | control.Accept | control.Refuse, address: Address, now: float
+    ) -> bool:
+        """An answer to one of our openings; False when it is not ours."""
+        link = self._by_nonce.get(message.nonce)
+        if link is None or link.address != address:
+            return False
+        if link.up:
+            return True
+        if isinstance(message, control.Challenge):
+            if link.cookie != message.cookie:
+                link.cookie = message.cookie
+                link.requests = 0
+                self._send_request(link, now)
+        elif isinstance(message, control.Refuse):
+            self._lose(link, message.reason, message.body)
+        else:
+            self._accepted(link, message, now)
+        return True
+
+    def _accepted(self, link: Uplink, accept: control.Accept, now: float) -> None:
+        link.up = True
+        link.remote_id = accept.link
+        link.epoch = accept.epoch
+        if self._config.sealed:
+            link.bind(link.nonce, accept.parent_nonce, is_child=True)
+        link.heard_at = now
+        link.fed = bool(accept.fed)
+        link.confirmed_epoch = accept.epoch
+        link.start = accept.start
+        link.tell_position(accept.head, now)
+        if accept.echo:
+            elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF
+            if elapsed < 1 << 20:
+                link.rtt.sample(elapsed * control.TICK)
+        self._emit(events.LinkOpened(self.stream, link.id, link.address, accept.reply))
+        if self.position is None:
+            if self._start_mode is Start.NEW:
+                self._begin(accept.start, now)
+            elif self._oldest_at is None:
+                self._oldest_at = now + self._config.oldest_window
+        if self.position is not None:
+            self._confirm(link, now)
+            self._step_change(now)
+
+    def _begin(self, position: int, now: float) -> None:
+        self.position = position
+        self._position_at = now
+        self._oldest_at = None
+        self._ack_at = now + self._config.ack_interval
+        if self._log is not None and not self._log.started:
+            self._log.start(position)
+        if self._on_switch is not None:
+            self._on_switch(self.query, now)
+        if self._deliver:
+            self._ready.append(events.Started(position))
+        for link in self.links.values():
+            if link.up:
+                self._confirm(link, now)
+
+    def _confirm(self, link: Uplink, now: float) -> None:
+        """Tell the sender where we stand: only then does data flow."""
+        link.confirm_at = now + link.rtt.timeout(self._config.min_rto, self._config.max_rto)
+        if link.confirmed_epoch == self.epoch:
+            self._send_nack(link, now)
+
+    # --- datagrams ----------------------------------------------------------------------------------------------------
+
+    def receive(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        """A packet from a sender whose seal is right. Raises MalformedDatagram only."""
+        if not link.up:
+            return
+        link.heard_at = now
+        link.reset_at = None
+        if not flags & wire.NOT_DATA:
+            self._on_data(link, flags, data, now)
+        elif flags & wire.KEEP_ALIVE:
+            self._on_keep_alive(link, flags, control.decode_keep_alive_untrusted(data[wire.BODY_AT :]), now)
+        elif flags & wire.CLOSE:
+            reason, body = control.decode_close_untrusted(data[wire.BODY_AT :])
+            self._lose(link, reason, body)
+        elif flags & wire.CONTROL and len(data) > wire.BODY_AT:
+            kind = data[wire.BODY_AT]
+            if kind == control.ControlType.BUNDLE:
+                self._on_bundle(link, flags, data, now)
+            else:
+                self._on_control(link, flags, data, now)
+        else:
+            raise MalformedDatagram("type", "not for a receiver")
+
+    def _positions(self, data: bytes) -> tuple[int, int, int]:
+        """The claim's (prev, an) in 64 bits, and the AN as it came."""
+        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
+        an = extend(an32, self.position or 0)
+        return an - ((an32 - prev32) & 0xFFFFFFFF), an, an32
+
+    def _on_data(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        if self.position is None:
+            return
+        prev, an, an32 = self._positions(data)
+        payload = data[wire.BODY_AT :]
+        if bool(flags & wire.STREAM) != self._stream_mode:
+            raise MalformedDatagram("mode", "stream and datagram mode do not mix")
+        if self._stream_mode:
+            if not payload or an != prev + 1:
+                raise MalformedDatagram("stream", "a chunk begins right after the one before it")
+            an = prev + len(payload)
+        self._claim(link, data[0] & 15, prev, an, [(an, payload)], now)
+        if flags & wire.ACK_REQUEST:
+            self._send_ack(link, an32, now)
+
+    def _on_bundle(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        if self.position is None:
+            return
+        if self._stream_mode:
+            raise MalformedDatagram("mode", "a byte stream has no bundles")
+        prev, an, an32 = self._positions(data)
+        packets = control.decode_bundle_untrusted(data, wire.BODY_AT + 1, prev)
+        if packets[-1][0] != an:
+            raise MalformedDatagram("bundle", "ends elsewhere than its header says")
+        self._claim(link, data[0] & 15, prev, an, packets, now)
+        if flags & wire.ACK_REQUEST:
+            self._send_ack(link, an32, now)
+
+    def _on_keep_alive(self, link: Uplink, flags: int, keep_alive: control.KeepAlive, now: float) -> None:
+        link.hear_times(keep_alive.times, now)
+        link.fed = keep_alive.fed
+        link.tell_position(keep_alive.highest, now)
+        if self.position is None:
+            return
+        if keep_alive.claim:
+            link.heard_claim = True
+            if keep_alive.epoch == self.epoch:
+                link.sent_until = max(link.sent_until, keep_alive.previous)
+            if keep_alive.highest > keep_alive.previous:
+                self._claim_in(link, keep_alive.epoch, keep_alive.previous, keep_alive.highest, [], now)
+        self._watch(now)
+        if flags & wire.ACK_REQUEST:
+            self._send_ack(link, keep_alive.highest & 0xFFFFFFFF, now)
+
+    def _on_control(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        message = control.decode_control_untrusted(data[wire.BODY_AT :])
+        if isinstance(message, control.Message):
+            self._emit(events.MessageReceived(self.stream, link.id, message.data))
+        elif isinstance(message, control.Prepared):
+            self._on_prepared(link, message, now)
+        elif self.position is None:
+            return
+        elif isinstance(message, control.Hole):
+            link.heard_claim = True
+            link.tell_position(message.end, now)
+            link.add_hole(message, self.position)
+            self._watch(now)
+            self._decide_gap(now)
+        elif isinstance(message, control.Fragment):
+            self._on_fragment(link, flags, data, message, now)
+        else:
+            raise MalformedDatagram("type", "not for a receiver")
+
+    def _on_fragment(self, link: Uplink, flags: int, data: bytes, fragment: control.Fragment, now: float) -> None:
+        if self._stream_mode:
+            raise MalformedDatagram("mode", "a byte stream has no fragments")
+        prev, an, an32 = self._positions(data)
+        epoch = self.change.extend(data[0] & 15)
+        link.tell_position(an, now)
+        if epoch is not None and self.position is not None and an > self.position:
+            whole = self._assembler.add(epoch, prev, an, fragment)
+            if whole is not None:
+                self._claim_in(link, epoch, whole[0], an, [(an, whole[1])], now)
+            self._watch(now)
+        elif epoch is not None:
+            self._claim_in(link, epoch, prev, an, [], now)
+        if flags & wire.ACK_REQUEST:
+            self._send_ack(link, an32, now)
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    def _claim(self, link: Uplink, epoch_bits: int, prev: int, an: int, packets: Packets, now: float) -> None:
+        epoch = self.change.extend(epoch_bits)
+        if epoch is None:
+            self._tell_epoch(link, now)
+            return
+        link.tell_position(an, now)
+        self._claim_in(link, epoch, prev, an, packets, now)
+
+    def _claim_in(
+        self, link: Uplink, epoch: int, prev: int, an: int, packets: Packets, now: float
+    ) -> None:
+        position = self.position
+        assert position is not None
+        link.heard_claim = True
+        if not self.change.is_current(epoch):
+            self._tell_epoch(link, now)
+            return
+        if an <= position:
+            if packets:
+                self._old(link, len(packets), now)
+            return
+        if prev > position:
+            if not self._stream_mode or packets:
+                self._buffer.add(epoch, prev, an, packets)
+            self._watch(now)
+            return
+        if self._deliver and len(self._ready) >= self._config.max_ready_packets:
+            self._counts["overrun"] += len(packets)
+            self._closed_window = True
+            return
+        link.old_in_a_row = 0
+        self._apply(epoch, an, packets, link, now)
+        self._drain(now)
+        self._advanced(now)
+
+    def _apply(self, epoch: int, an: int, packets: Packets, link: Uplink | None, now: float) -> None:
+        """Take a claim that begins at or before the position."""
+        if epoch != self.epoch:
+            self._switch(now)
+        position = self.position
+        assert position is not None
+        if packets and packets[0][0] <= position:
+            fresh = [packet for packet in packets if packet[0] > position]
+            if link is not None:
+                link.duplicates += len(packets) - len(fresh)
+            self._counts["duplicates"] += len(packets) - len(fresh)
+            packets = fresh
+        if packets:
+            if self._stream_mode:
+                packets = _trimmed(packets, position)
+            if self._nacked:
+                self._count_recovered(packets)
+            counts = self._counts
+            counts["packets"] += len(packets)
+            counts["bytes"] += sum(map(_payload_bytes, packets))
+            if link is not None:
+                link.first_copies += len(packets)
+            if self._deliver:
+                self._ready.extend(packets)
+            if self._log is not None:
+                append, query = self._log.append, self.query
+                for number, payload in packets:
+                    append(number, payload, query)
+        if self._log is not None:
+            self._log.advance(an, self.query)
+        self.position = an
+
+    def _drain(self, now: float) -> None:
+        """Apply what waited for the position to come so far."""
+        while self._buffer and self.position is not None:
+            if self._deliver and len(self._ready) >= self._config.max_ready_packets:
+                self._closed_window = True
+                return
+            found = self._buffer.take(self.position, self.change.current_epochs())
+            if found is None:
+                return
+            self._apply(*found, None, now)
+
+    def _advanced(self, now: float) -> None:
+        """The position rose: the timers of what was missing start anew."""
+        assert self.position is not None
+        self._position_at = now
+        if self._missing_since is not None:
+            self._learn_reordering(now)
+            self._missing_since = None
+            self._nack_at = None
+        self._nacks_here = 0
+        if self._nacked and self._nacked[-1][1] <= self.position:
+            self._nacked.clear()
+        if len(self._assembler):
+            self._assembler.forget(self.position, self.change.current_epochs())
+        self._watch(now)
+        if self.change.is_waiting:
+            self._step_change(now)
+
+    def _learn_reordering(self, now: float) -> None:
+        assert self._missing_since is not None
+        late = now - self._missing_since
+        if self._nacks_here == 0:
+            self._reordering.sample(late)
+        elif now - self._nacked_at < 0.5 * self._fastest_rtt():
+            self._reordering.sample(late)  # too soon to be the answer to our NACK: it was only late
+        else:
+            self._reordering.quiet()
+
+    def _old(self, link: Uplink, packets: int, now: float) -> None:
+        """A copy that another sender had brought before. A sender that is steadily behind is squelched."""
+        link.duplicates += packets
+        self._counts["duplicates"] += packets
+        link.old_in_a_row += 1
+        if link.old_in_a_row >= 8 and now >= link.squelch_at:
+            link.squelch_at = now + max(link.rtt.smoothed, 0.05)
+            link.old_in_a_row = 0
+            self._counts["squelches"] += 1
+            self._send_ack(link, 0, now)
+
+    def _count_recovered(self, packets: Packets) -> None:
+        for an, _ in packets:
+            if any(start < an <= end for start, end in self._nacked):
+                self._counts["recovered"] += 1
+
+    # --- what is missing ----------------------------------------------------------------------------------------------
+
+    def _is_missing(self) -> bool:
+        """Whether something was sent to us, or to be sent by now, that is not here."""
+        assert self.position is not None
+        return bool(len(self._buffer) or len(self._assembler) or self._sent_until() > self.position)
+
+    def _sent_until(self) -> int:
+        return max((link.sent_until for link in self.links.values() if link.up), default=0)
+
+    def _watch(self, now: float) -> None:
+        """Start or stop the clock for what is missing at the present position."""
+        if self._missing_since is None:
+            if self._is_missing():
+                self._missing_since = now
+                self._nack_at = now + self._nack_delay()
+        elif not self._is_missing():
+            self._missing_since = None
+            self._nack_at = None
+
+    def _nack_delay(self) -> float:
+        if not self._config.adaptive:
+            return self._config.reorder_window
+        return self._reordering.window(cap=max(self._fastest_rtt(), self._config.min_reorder_window))
+
+    def _fastest_rtt(self) -> float:
+        return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
+
+    def _repeat_delay(self) -> float:
+        """How long to wait for the answer to a NACK."""
+        config = self._config
+        if not config.adaptive:
+            return config.slow_nack_interval
+        rto = min(
+            (link.rtt.timeout(config.min_rto, config.max_rto) for link in self.links.values() if link.up),
+            default=config.initial_rtt,
+        )
+        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), config.max_rto)
+
+    def _nack_all(self, now: float) -> None:
+        assert self.position is not None
+        self._counts["nacks"] += 1
+        self._nacks_here += 1
+        self._nacked_at = now
+        self._nack_at = now + self._repeat_delay()
+        ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
+        if self._sent_until() > highest:
+            ranges.append((highest, self._sent_until()))
+        if ranges:
+            self._nacked = ranges
+        for link in self.links.values():
+            if link.up and link.confirmed_epoch is not None:
+                self._send_nack(link, now)
+
+    def _send_nack(self, link: Uplink, now: float, *, probe: bool = False) -> None:
+        epoch = self.change.epoch_for(link)
+        if self.position is None or epoch is None:
+            return
+        missing, highest = self._buffer.missing(self.position, epoch, MAX_RANGES)
+        pieces: list[Range] = []
+        partial = self._assembler.pieces_after(self.position, epoch)
+        if partial is not None:
+            # The half-built packet lies at the front: ask for its bytes, and for what is missing beyond it.
+            an, pieces = partial
+            missing = [(self.position, an), *((max(s, an), e) for s, e in missing if e > an)]
+            highest = max(highest, an)
+        sent_until = self._sent_until()
+        if epoch == self.epoch and sent_until > highest:
+            missing.append((highest, sent_until))
+            highest = sent_until
+        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._room())
+        body = control.encode_nack(control.Nack(ack, highest, missing[:MAX_RANGES], pieces))
+        link.epoch = epoch
+        flags = wire.NACK | (wire.ACK_REQUEST if probe else 0)
+        self._post(link.encode(flags, self.position, 0, body), link.address)
+
+    def _send_ack(self, link: Uplink, asked: int, now: float, *, probe: bool = False) -> None:
+        epoch = self.change.epoch_for(link)
+        if self.position is None or epoch is None:
+            return
+        body = control.encode_acknowledgment(
+            control.Acknowledgment(link.times(now), epoch, self.position, self._room())
+        )
+        link.epoch = epoch
+        flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
+        self._post(link.encode(flags, self.position, asked, body), link.address)
+
+    def _room(self) -> int:
+        if not self._deliver:
+            return self._config.max_ready_packets
+        return max(0, self._config.max_ready_packets - len(self._ready))
+
+    # --- gaps ---------------------------------------------------------------------------------------------------------
+
+    def _stuck_since(self) -> float:
+        return self._position_at if self._missing_since is None else max(self._position_at, self._missing_since)
+
+    def _decide_gap(self, now: float) -> None:
+        """Give up, in bounded time, what nobody can supply."""
+        while self.position is not None and self.links and not self._closed_window:
+            since = self._stuck_since()
+            until = gap_end(
+                self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now
+            )
+            if until is None and self._missing_since is not None and now - since > self._config.abandon_after:
+                until = self._abandoned_until()
+            if until is None:
+                return
+            self._declare_gap(until, now)
+
+    def _abandoned_until(self) -> int | None:
+        """Nobody announced a hole and nothing came: up to the next thing we know of, or to what was told of."""
+        assert self.position is not None
+        known = self._buffer.first_known(self.position, self.epoch)
+        if known is not None:
+            return known
+        told = [k.highest for k in self.links.values() if k.up and k.highest is not None and k.highest > self.position]
+        return min(told, default=None)
+
+    def _declare_gap(self, until: int, now: float) -> None:
+        assert self.position is not None
+        after = self.position
+        self._counts["gaps"] += 1
+        if self._deliver:
+            self._ready.append(events.Gap(after, until))
+        if self._log is not None:
+            self._log.hole(until)
+        self.position = until
+        self._position_at = now
+        self._missing_since = None
+        self._nack_at = None
+        self._nacks_here = 0
+        if until - after > QUARTER:
+            self._renew(now)
+        self._drain(now)
+        self._advanced(now)
+        for link in self.links.values():
+            if link.up:
+                self._send_ack(link, 0, now)
+
+    def _renew(self, now: float) -> None:
+        """After a jump over a quarter of the AN space 32-bit numbers under way could be misread: new sessions."""
+        self._buffer.clear()
+        self._assembler.clear()
+        for link in list(self.links.values()):
+            self.remove_sender(link.id, Reason.RENEW)
+            self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.RENEW, b""))
+
+    # --- changing the query -------------------------------------------------------------------------------------------
+
+    def change_query(self, query: bytes, *, now: float) -> None:
+        """Ask for other packets from some position on, which `QuerySwitched` tells. The last one asked for wins."""
+        if self._stream_mode:
+            raise ValueError("a byte stream has no query")
+        self.change.want(query)
+        self._step_change(now)
+
+    def _tell_epoch(self, link: Uplink, now: float) -> None:
+        """It speaks of an epoch that is not ours: say which is."""
+        if link.confirmed_epoch == self.epoch and now - link.query_told_at > 2 * link.rtt.smoothed:
+            link.query_told_at = now
+            self._send_nack(link, now)
+
+    def _on_prepared(self, link: Uplink, prepared: control.Prepared, now: float) -> None:
+        if prepared.epoch == self.change.pending_epoch:
+            link.prepared_epoch = prepared.epoch
+            link.prepared_since = prepared.since
+            self._step_change(now)
+        if prepared.epoch == self.epoch and link.confirmed_epoch != self.epoch:
+            link.confirmed_epoch = self.epoch
+            link.hole = None
+            self._send_nack(link, now)
+
+    def _step_change(self, now: float) -> None:
+        if self.position is None:
+            return
+        step = self.change.step(self.position, list(self.links.values()), now)
+        for link in step.too_old:
+            self.remove_sender(link.id, Reason.RENEW)
+            self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.RENEW, b""))
+        for link, epoch, query in step.prepare:
+            link.query_told_at = now
+            self._post(
+                link.encode(wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(epoch, query))), link.address
+            )
+        for link in step.ask:
+            self._send_nack(link, now)
+        if step.switch:
+            self._switch(now)
+            self._watch(now)
+
+    def _switch(self, now: float) -> None:
+        """From here on the new query holds. The reorder buffer of the old one does not survive."""
+        assert self.position is not None
+        self.change.switch(list(self.links.values()), now)
+        self._buffer.keep_epoch(self.epoch)
+        for link in self.links.values():
+            link.sent_until = 0
+        self._assembler.forget(self.position, self.change.current_epochs())
+        if self._deliver:
+            self._ready.append(events.QuerySwitched(self.position, self.query))
+        if self._on_switch is not None:
+            self._on_switch(self.query, now)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def handle_timeout(self, now: float) -> None:
+        config = self._config
+        for link in list(self.links.values()):
+            if not link.up:
+                if now - link.opened_at > config.open_timeout:
+                    self._lose(link, Reason.TIMED_OUT)
+                elif now >= link.request_at:
+                    self._send_request(link, now)
+            elif link.reset_at is not None and now >= link.reset_at:
+                self._counts["resets"] += 1
+                self._lose(link, Reason.RESET)
+            elif now - link.heard_at > config.dead_after:
+                self.remove_sender(link.id, Reason.SILENT)
+                self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.SILENT, b""))
+            elif link.confirm_at is not None and now >= link.confirm_at and self.position is not None:
+                link.confirm_at = None
+                if not link.heard_claim:
+                    self._confirm(link, now)
+        if self._oldest_at is not None and now >= self._oldest_at:
+            starts = [link.start for link in self.links.values() if link.up and link.start is not None]
+            if starts:
+                self._begin(min(starts), now)
+            self._oldest_at = None
+        if self.position is None:
+            return
+        self._step_change(now)
+        if self._nack_at is not None and now >= self._nack_at and not self._closed_window:
+            self._nack_all(now)
+        if now >= self._slow_at():
+            self._counts["slow"] += 1
+            self._nacked_at = now
+            for link in self.links.values():
+                if link.up:
+                    self._send_nack(link, now, probe=True)
+        if self._ack_at is not None and now >= self._ack_at:
+            self._ack_at = now + config.ack_interval
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
+        self._decide_gap(now)
+
+    def _slow_at(self) -> float:
+        """When to ask although nothing shows a loss: nobody was heard, or somebody has more and does not send it."""
+        position = self.position
+        up = [link for link in self.links.values() if link.up]
+        if not up or position is None or self._closed_window:
+            return math.inf
+        quiet_since = max(link.heard_at for link in up)
+        if any(link.highest is not None and link.highest > position for link in up):
+            quiet_since = min(quiet_since, self._position_at)
+        interval = self._config.slow_nack_interval
+        if self._config.adaptive:
+            interval = max(interval, 1.5 * self._config.keep_alive_interval)
+        return max(quiet_since, self._nacked_at) + interval
+
+    def next_timeout(self, now: float) -> float | None:
+        config = self._config
+        times: list[float] = []
+        for link in self.links.values():
+            if not link.up:
+                times += [link.request_at, link.opened_at + config.open_timeout]
+                continue
+            times.append(link.heard_at + config.dead_after)
+            if link.reset_at is not None:
+                times.append(link.reset_at)
+            if link.confirm_at is not None and self.position is not None:
+                times.append(link.confirm_at)
+        if self._oldest_at is not None:
+            times.append(self._oldest_at)
+        if self.position is not None and self.links:
+            if self._nack_at is not None and not self._closed_window:
+                times.append(self._nack_at)
+            if self._ack_at is not None:
+                times.append(self._ack_at)
+            times.append(self._slow_at())
+            if self._missing_since is not None or any(link.hole for link in self.links.values()):
+                times.append(now + GAP_CHECK_INTERVAL)
+            if self.change.is_waiting:
+                at = self.change.next_timeout(list(self.links.values()), now)
+                if at is not None:
+                    times.append(at)
+        soonest = min(times, default=math.inf)
+        return None if soonest == math.inf else soonest
+
+    # --- output -------------------------------------------------------------------------------------------------------
+
+    def next_event(self) -> Content | None:
+        """The next packet, gap, start or query switch, in the order of the stream."""
+        if not self._ready:
+            return None
+        item = self._ready.popleft()
+        return Packet._make(item) if type(item) is tuple else item  # type: ignore[return-value]
+
+    def take(self, most: int) -> list[Content]:
+        """Up to `most` events at once."""
+        ready = self._ready
+        count = min(most, len(ready))
+        make = Packet._make
+        taken: list[Content] = []
+        for _ in range(count):
+            item = ready.popleft()
+            taken.append(make(item) if type(item) is tuple else item)  # type: ignore[arg-type]
+        return taken
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._ready)
+
+    def reopen_window(self, now: float) -> None:
+        """The application has taken packets: if we had to stop taking claims, tell the senders that we go on."""
+        if self._closed_window and len(self._ready) <= self._config.max_ready_packets // 2:
+            self._closed_window = False
+            self._drain(now)
+            self._advanced(now)
+            for link in self.links.values():
+                if link.up:
+                    self._send_nack(link, now)
+
+    def receive_reset(self, link: Uplink, now: float) -> None:
+        """Somebody says that the sender does not know this link: ask, and close it if nothing valid comes."""
+        if link.up and link.reset_at is None:
+            link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
+            self._send_ack(link, 0, now, probe=True)
+
+    def next_datagrams(self, most: int) -> list[tuple[bytes, Address]]:
+        outbox = self._outbox
+        return [outbox.popleft() for _ in range(min(most, len(outbox)))]
+
+    def _post(self, datagram: bytes, address: Address) -> bool:
+        if len(self._outbox) >= MAX_OUTBOX:
+            return False
+        self._outbox.append((datagram, address))
+        return True
+
+    def statistics(self, now: float) -> ReceiverStatistics:
+        counts = self._counts
+        position = self.position
+        return ReceiverStatistics(
+            position=position,
+            epoch=self.epoch,
+            packets=counts["packets"],
+            bytes=counts["bytes"],
+            duplicates=counts["duplicates"],
+            buffered=len(self._buffer),
+            ready=len(self._ready),
+            overrun=counts["overrun"],
+            buffer_dropped=self._buffer.dropped + self._assembler.dropped,
+            gaps=counts["gaps"],
+            recovered=counts["recovered"],
+            nacks=counts["nacks"],
+            slow_nacks=counts["slow"],
+            squelches=counts["squelches"],
+            resets=counts["resets"],
+            reorder_window=self._nack_delay(),
+            malformed=self.malformed,
+            links=tuple(
+                UplinkStatistics(
+                    link=link.id,
+                    address=link.address,
+                    up=link.up,
+                    fed=link.fed,
+                    round_trip=link.rtt.smoothed,
+                    heard_ago=now - link.heard_at,
+                    first_copies=link.first_copies,
+                    duplicates=link.duplicates,
+                    behind=max(0, (position or 0) - (link.highest or 0)) if link.up else 0,
+                )
+                for link in self.links.values()
+            ),
+        )
+
+
+def _payload_bytes(packet: tuple[int, bytes]) -> int:
+    return len(packet[1])
+
+
+def _trimmed(packets: Packets, position: int) -> Packets:
+    """Byte streams may be cut differently by different senders: drop the bytes that we have."""
+    an, payload = packets[0]
+    have = position - (an - len(payload))
+    return [(an, payload[have:]), *packets[1:]] if have > 0 else packets

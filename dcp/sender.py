@@ -1,0 +1,464 @@
+"""The sending side of one stream: the log, and a downlink for each child.
+
+The owner answers `OpeningReceived` with `accept` or `refuse`, calls `publish` when it is a root, and pulls datagrams.
+A router does not publish: its receiver writes into the same log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dcp import control, events, wire
+from dcp.config import Config
+from dcp.control import Reason
+from dcp.downlink import MAX_OUTBOX, Downlink
+from dcp.errors import MalformedDatagram
+from dcp.link import Address
+from dcp.log import Log
+from dcp.queries import EVERYTHING
+from dcp.stats import DownlinkStatistics, SenderStatistics
+
+MAX_TICKETS = 256
+# Datagrams that one child may put out before the next one's turn comes: fair, and still a batch.
+QUANTUM = 8
+
+
+@dataclass(slots=True)
+class _Ticket:
+    request: control.Request
+    address: Address
+    at: float
+
+
+class Sender:
+    """Use through `Hub`, which finds the link that a datagram belongs to."""
+
+    def __init__(
+        self,
+        stream: str,
+        log: Log,
+        config: Config,
+        rng: random.Random,
+        *,
+        new_link_id: Callable[[], int],
+        emit: Callable[[events.Event], None],
+        send_open: Callable[[control.Opening, Address], None],
+        stream_mode: bool = False,
+    ) -> None:
+        self.stream = stream
+        self.log = log
+        self.stream_mode = stream_mode
+        self.upstream_query: bytes = EVERYTHING
+        """The query under which this peer receives. A root has everything."""
+        self.is_fed = True
+        """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
+        self.children: dict[int, Downlink] = {}
+        self._config = config
+        self._rng = rng
+        self._new_link_id = new_link_id
+        self._emit = emit
+        self._send_open = send_open
+        self._by_nonce: dict[bytes, Downlink] = {}
+        self._accepts: dict[int, tuple[bytes, bytes]] = {}  # link id -> (our nonce, reply): an accept can be repeated
+        self._tickets: dict[int, _Ticket] = {}
+        self._ticket_of: dict[bytes, int] = {}
+        self._next_ticket = 1
+        self._turn: deque[Downlink] = deque()
+        self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
+        self._refused = 0
+        self._silent = 0
+        self._behind = 0
+        self._stale_nacks = 0
+        self.malformed = 0
+
+    # --- the stream ---------------------------------------------------------------------------------------------------
+
+    def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
+        """Give the next packet to the mesh (roots only), and return its AN.
+
+        Without `an` the next number is used: one more, or, in stream mode, as many more as there are bytes. With
+        `contiguous` false what lies between the last AN and this one was lost before it reached us, and is a hole.
+        """
+        log = self.log
+        if len(payload) > control.MAX_PACKET_BYTES:
+            raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, not {len(payload)}")
+        if self.stream_mode and not payload:
+            raise ValueError("in stream mode there is no empty packet")
+        if an is None:
+            an = log.head + (len(payload) if self.stream_mode else 1)
+        if not log.started:
+            log.start(an - (len(payload) if self.stream_mode else 1))
+        if an <= log.head:
+            raise ValueError(f"ANs must rise: {an} is not above {log.head}")
+        if not contiguous:
+            log.hole(an - (len(payload) if self.stream_mode else 1))
+        log.append(an, payload)
+        return an
+
+    def publish_hole(self, until: int) -> None:
+        """The feed lost everything up to `until`."""
+        if not self.log.started:
+            self.log.start(until)
+        else:
+            self.log.hole(until)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def receive_request(self, request: control.Request, address: Address, now: float) -> None:
+        """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
+        known = self._by_nonce.get(request.nonce)
+        if known is not None:
+            if known.address == address and not known.waiting:
+                self._send_accept(known, request.clock)
+            return
+        if request.nonce in self._ticket_of:
+            return
+        if bool(request.mode & control.MODE_STREAM) != self.stream_mode:
+            self._refuse(request, address, Reason.MODE_MISMATCH)
+        elif request.mode & control.MODE_UNSEALED and self._config.sealed:
+            self._refuse(request, address, Reason.MODE_MISMATCH, b"this sender wants sealed packets")
+        elif self.stream_mode and request.query != EVERYTHING:
+            self._refuse(request, address, Reason.MODE_MISMATCH, b"a byte stream has no query")
+        elif len(self.children) >= self._config.max_links:
+            self._refuse(request, address, Reason.FULL)
+        elif len(request.query) > self._config.max_query_bytes:
+            self._refuse(request, address, Reason.MODE_MISMATCH, b"query too long")
+        elif (why := self.log.policy.check(request.query) if request.query else None) is not None:
+            self._refuse(request, address, Reason.MODE_MISMATCH, why.encode()[:512])
+        elif len(self._tickets) < MAX_TICKETS:
+            ticket = self._next_ticket
+            self._next_ticket += 1
+            self._tickets[ticket] = _Ticket(request, address, now)
+            self._ticket_of[request.nonce] = ticket
+            self._emit(events.OpeningReceived(self.stream, ticket, address, request.query, request.hello))
+
+    def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
+        """Take the child: its link id, or None when the ticket has run out."""
+        taken = self._tickets.pop(ticket, None)
+        if taken is None:
+            return None
+        request = taken.request
+        del self._ticket_of[request.nonce]
+        link = Downlink(self._new_link_id(), taken.address, self.log, self._config, request, now=now)
+        nonce = self._rng.randbytes(control.NONCE_BYTES)
+        if not request.mode & control.MODE_UNSEALED:
+            link.bind(request.nonce, nonce, is_child=False)
+        self.children[link.id] = link
+        self._by_nonce[request.nonce] = link
+        self._accepts[link.id] = (nonce, reply)
+        self._turn.append(link)
+        self._try_accept(link, now, clock=request.clock)
+        return link.id
+
+    def refuse(self, ticket: int, reason: int, body: bytes = b"") -> None:
+        taken = self._tickets.pop(ticket, None)
+        if taken is not None:
+            del self._ticket_of[taken.request.nonce]
+            self._refuse(taken.request, taken.address, reason, body)
+
+    def _refuse(self, request: control.Request, address: Address, reason: int, body: bytes = b"") -> None:
+        self._refused += 1
+        self._send_open(control.Refuse(request.nonce, reason, body), address)
+
+    def _carries(self, query: bytes) -> bool:
+        return self.log.started and self.log.covers(self.upstream_query, query)
+
+    def _try_accept(self, link: Downlink, now: float, clock: int = 0) -> None:
+        """Answer the child once our own query brings what it wants."""
+        if not self._carries(link.query):
+            if self.log.started:
+                self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
+            return
+        link.waiting = False
+        link.interest = self.log.open_interest(link.query)
+        self._send_accept(link, clock)
+
+    def _send_accept(self, link: Downlink, clock: int) -> None:
+        nonce, reply = self._accepts[link.id]
+        start = link.start
+        if start is None:
+            start = self.log.covered_since(link.query) if link.from_oldest else self.log.head
+        self._send_open(
+            control.Accept(
+                link.child_nonce, link.id, nonce, link.epoch, start, self.log.head, clock, int(self.is_fed), reply
+            ),
+            link.address,
+        )
+
+    # --- datagrams ----------------------------------------------------------------------------------------------------
+
+    def receive(self, link: Downlink, flags: int, data: bytes, now: float) -> None:
+        """A packet from a child whose seal is right. Raises MalformedDatagram only."""
+        link.heard_at = now
+        link.reset_at = None
+        body = data[wire.BODY_AT :]
+        if flags & wire.NACK:
+            nack = control.decode_nack_untrusted(body)
+            self._on_nack(link, nack, flags, now)
+        elif flags & wire.ACK:
+            ack = control.decode_acknowledgment_untrusted(body)
+            link.hear_times(ack.times, now)
+            if not link.waiting and self._confirm(link, ack, now):
+                link.acknowledge(ack.position, wire.HEADER.unpack_from(data)[4], ack.room, now)
+                if flags & wire.ACK_REQUEST:
+                    link.handle_probe(now)
+        elif flags & wire.CLOSE:
+            reason, text = control.decode_close_untrusted(body)
+            self._drop(link, reason, text)
+        elif flags & wire.CONTROL:
+            message = control.decode_control_untrusted(body)
+            if isinstance(message, control.Prepare):
+                self._on_prepare(link, message, now)
+            elif isinstance(message, control.Message):
+                self._emit(events.MessageReceived(self.stream, link.id, message.data))
+            else:
+                raise MalformedDatagram("type", "not for a sender")
+        else:
+            raise MalformedDatagram("type", "not for a sender")
+
+    def _on_nack(self, link: Downlink, nack: control.Nack, flags: int, now: float) -> None:
+        link.hear_times(nack.ack.times, now)
+        if link.waiting or not self._confirm(link, nack.ack, now):
+            return
+        link.window.room = nack.ack.room
+        if link.floor is not None and nack.ack.position < link.floor:
+            self._stale_nacks += 1
+            return
+        link.acknowledge(nack.ack.position, -1, nack.ack.room, now)
+        link.request_repair(nack.ack.position, nack.highest, nack.missing, nack.pieces, now)
+        if flags & wire.ACK_REQUEST:
+            link.handle_probe(now)
+
+    def _confirm(self, link: Downlink, ack: control.Acknowledgment, now: float) -> bool:
+        """Whether the child speaks of its present epoch. The first word confirms the start; a prepared one commits."""
+        if ack.epoch == link.epoch:
+            if link.floor is None:
+                link.reposition(ack.position)
+                self._emit(events.ChildOpened(self.stream, link.id, link.address))
+            return True
+        if ack.epoch == link.pending_epoch and link.prepared and link.pending_interest is not None:
+            if link.interest is not None:
+                self.log.close_interest(link.interest)
+            link.interest = link.pending_interest
+            link.query = link.pending_query
+            link.epoch = ack.epoch
+            link.pending_epoch = None
+            link.pending_interest = None
+            link.prepared = False
+            if link.floor is None:
+                self._emit(events.ChildOpened(self.stream, link.id, link.address))
+            link.reposition(ack.position)
+            return True
+        if ack.epoch > link.epoch:
+            self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
+        return False
+
+    def _on_prepare(self, link: Downlink, prepare: control.Prepare, now: float) -> None:
+        if link.waiting or len(prepare.query) > self._config.max_query_bytes:
+            return
+        if prepare.epoch == link.epoch:
+            self._send_prepared(link, prepare.epoch, link.query)
+            return
+        if prepare.epoch < link.epoch or (link.pending_epoch is not None and prepare.epoch < link.pending_epoch):
+            return
+        if prepare.epoch != link.pending_epoch:
+            if prepare.query and self.log.policy.check(prepare.query) is not None:
+                self.close(link.id, Reason.MODE_MISMATCH, b"not a query")
+                return
+            self._drop_pending(link)
+            link.pending_epoch = prepare.epoch
+            link.pending_query = prepare.query
+            link.prepared = False
+            if not self._carries(prepare.query):
+                self._emit(events.WiderQueryWanted(self.stream, link.id, prepare.query))
+        self._try_prepare(link, again=True)
+
+    def _try_prepare(self, link: Downlink, *, again: bool = False) -> None:
+        if link.pending_epoch is None or not self._carries(link.pending_query):
+            return
+        if not link.prepared:
+            link.pending_interest = self.log.open_interest(link.pending_query)
+            link.prepared = True
+        elif not again:
+            return
+        self._send_prepared(link, link.pending_epoch, link.pending_query)
+
+    def _send_prepared(self, link: Downlink, epoch: int, query: bytes) -> None:
+        body = control.encode_prepared(control.Prepared(epoch, self.log.covered_since(query)))
+        self._post(link, link.encode(wire.CONTROL, 0, 0, body))
+
+    def upstream_changed(self, query: bytes, now: float) -> None:
+        """Our own query has been switched: who waited for it can be answered."""
+        self.upstream_query = query
+        for link in list(self.children.values()):
+            if link.waiting:
+                self._try_accept(link, now)
+            else:
+                self._try_prepare(link)
+
+    def wanted_queries(self) -> list[bytes]:
+        """What the children want now, and what they are about to: the owner asks upstream for no less."""
+        found = []
+        for link in self.children.values():
+            found.append(link.query)
+            if link.pending_epoch is not None:
+                found.append(link.pending_query)
+        return found
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    def send_message(self, link_id: int, data: bytes) -> bool:
+        link = self.children.get(link_id)
+        return link is not None and self._post(link, link.encode(wire.CONTROL, 0, 0, control.encode_message(data)))
+
+    def close(self, link_id: int, reason: int, body: bytes = b"") -> None:
+        link = self.children.get(link_id)
+        if link is not None:
+            goodbye = link.say_goodbye(reason, body)
+            # Best effort: three copies, since there is nobody left to ask for a lost one.
+            for _ in range(3):
+                self._goodbyes.append((goodbye, link.address))
+            self._drop(link, reason, body)
+
+    def close_all(self, reason: int, body: bytes = b"") -> None:
+        for link_id in list(self.children):
+            self.close(link_id, reason, body)
+
+    def _drop(self, link: Downlink, reason: int, body: bytes) -> None:
+        if self.children.pop(link.id, None) is None:
+            return
+        del self._by_nonce[link.child_nonce]
+        del self._accepts[link.id]
+        self._turn.remove(link)
+        if link.interest is not None:
+            self.log.close_interest(link.interest)
+            link.interest = None
+        self._drop_pending(link)
+        self._emit(events.ChildLost(self.stream, link.id, link.address, reason, body))
+
+    def _drop_pending(self, link: Downlink) -> None:
+        if link.pending_interest is not None:
+            self.log.close_interest(link.pending_interest)
+            link.pending_interest = None
+
+    def receive_reset(self, link: Downlink, now: float) -> None:
+        """Somebody says that the child does not know this link: ask, and close it if nothing valid comes."""
+        if link.floor is None:
+            self._drop(link, Reason.RESET, b"")
+        elif link.reset_at is None:
+            link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
+            link.handle_probe(now)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def handle_timeout(self, now: float) -> None:
+        config = self._config
+        for ticket in [n for n, t in self._tickets.items() if now - t.at > config.open_timeout]:
+            self.refuse(ticket, Reason.TIMED_OUT)
+        for link in list(self.children.values()):
+            if link.reset_at is not None and now >= link.reset_at:
+                self._drop(link, Reason.RESET, b"")
+            elif link.floor is None and now - link.opened_at > config.confirm_timeout:
+                self.close(link.id, Reason.TIMED_OUT)
+            elif now - link.heard_at > config.dead_after:
+                self._silent += 1
+                self.close(link.id, Reason.SILENT)
+            elif self._is_behind(link, now):
+                self._behind += 1
+                self.close(link.id, Reason.BEHIND)
+            else:
+                link.fed = self.is_fed
+                link.handle_timeout(now)
+
+    def _is_behind(self, link: Downlink, now: float) -> bool:
+        """Whether the child has stayed in the older half of a full log too long, with no gain."""
+        log = self.log
+        half = log.first_ordinal + len(log) // 2
+        full_enough = log.evicted > 0 and link.floor is not None
+        if not full_enough or link.is_catching_up or log.ordinal_after(link.acked) > half:
+            link.behind_since = None
+            return False
+        if link.behind_since is None:
+            link.behind_since = now
+        return now - link.behind_since > self._config.behind_after
+
+    def next_timeout(self, now: float) -> float | None:
+        at: float | None = None
+        config = self._config
+        for link in self.children.values():
+            times = [link.next_timeout(now), link.reset_at, link.heard_at + config.dead_after]
+            if link.floor is None:
+                times.append(link.opened_at + config.confirm_timeout)
+            if link.behind_since is not None:
+                times.append(link.behind_since + config.behind_after)
+            for t in times:
+                if t is not None and (at is None or t < at):
+                    at = t
+        for ticket in self._tickets.values():
+            t = ticket.at + config.open_timeout
+            if at is None or t < at:
+                at = t
+        return at
+
+    def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, Address]]:
+        """Up to `most` datagrams, each child's turn after the other's."""
+        out: list[tuple[bytes, Address]] = []
+        while self._goodbyes and len(out) < most:
+            out.append(self._goodbyes.popleft())
+        idle = 0
+        turn = self._turn
+        while len(out) < most and idle < len(turn):
+            link = turn[0]
+            turn.rotate(-1)
+            idle += 1
+            for _ in range(min(QUANTUM, most - len(out))):
+                datagram = link.next_datagram(now)
+                if datagram is None:
+                    break
+                out.append((datagram, link.address))
+                idle = 0
+        return out
+
+    def _post(self, link: Downlink, datagram: bytes) -> bool:
+        if len(link.outbox) >= MAX_OUTBOX:
+            return False
+        link.outbox.append(datagram)
+        return True
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def statistics(self, now: float) -> SenderStatistics:
+        log = self.log
+        return SenderStatistics(
+            low=log.low,
+            head=log.head,
+            log_packets=len(log),
+            log_bytes=log.bytes,
+            evicted=log.evicted,
+            refused=self._refused,
+            disconnected_silent=self._silent,
+            disconnected_behind=self._behind,
+            stale_nacks=self._stale_nacks,
+            malformed=self.malformed,
+            links=tuple(
+                DownlinkStatistics(
+                    link=link.id,
+                    address=link.address,
+                    confirmed=link.floor is not None,
+                    acknowledged=link.acked,
+                    lag=link.lag,
+                    round_trip=link.rtt.smoothed,
+                    heard_ago=now - link.heard_at,
+                    window=link.window.size,
+                    in_flight=link.window.bytes,
+                    packets=link.stats_packets,
+                    bytes=link.stats_bytes,
+                    retransmitted=link.stats_retransmitted,
+                    nacks=link.stats_nacks,
+                )
+                for link in self.children.values()
+            ),
+        )

@@ -1,0 +1,102 @@
+"""Frozen snapshots of counters. Machines count in plain attributes; `statistics()` copies them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dcp.link import Address
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkStatistics:
+    """One parent, as its child sees it."""
+
+    link: int
+    address: Address
+    up: bool
+    """Accepted, and data may flow."""
+    fed: bool
+    """It says that it is fed from a root."""
+    round_trip: float
+    heard_ago: float
+    first_copies: int
+    """Packets of which this parent's copy came first."""
+    duplicates: int
+    """Packets that another parent had brought already."""
+    behind: int
+    """ANs between our position and the highest it has told of; 0 when it is level or ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatistics:
+    position: int | None
+    """Everything up to here was handed over, or declared a gap. None: not started."""
+    epoch: int
+    packets: int
+    bytes: int
+    duplicates: int
+    buffered: int
+    """Claims that wait for what comes before them."""
+    ready: int
+    """Packets in order that the application has not taken yet."""
+    overrun: int
+    """Packets dropped because the application did not take them; they are asked for again."""
+    buffer_dropped: int
+    """Claims dropped because the reorder buffer was full, the farthest first."""
+    gaps: int
+    recovered: int
+    """Packets that no first copy brought: they came after a NACK."""
+    nacks: int
+    slow_nacks: int
+    squelches: int
+    resets: int
+    reorder_window: float
+    malformed: int
+    links: tuple[UplinkStatistics, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class DownlinkStatistics:
+    """One child, as its parent sees it."""
+
+    link: int
+    address: Address
+    confirmed: bool
+    acknowledged: int
+    lag: int
+    """Packets in the log beyond what was sent to it, wanted or not."""
+    round_trip: float
+    heard_ago: float
+    window: int
+    in_flight: int
+    packets: int
+    bytes: int
+    retransmitted: int
+    nacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class SenderStatistics:
+    low: int
+    head: int
+    log_packets: int
+    log_bytes: int
+    evicted: int
+    refused: int
+    """Openings refused, by us or by our owner."""
+    disconnected_silent: int
+    disconnected_behind: int
+    stale_nacks: int
+    """NACKs below what the child had confirmed already (rule S4)."""
+    malformed: int
+    links: tuple[DownlinkStatistics, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class HubStatistics:
+    datagrams_in: int
+    datagrams_out: int
+    bytes_in: int
+    bytes_out: int
+    dropped: dict[str, int]
+    """Datagrams that changed nothing, by reason."""

@@ -1,0 +1,73 @@
+"""One parent, seen from its child: how the opening stands, what it has told, and where it has a hole."""
+
+from __future__ import annotations
+
+from dcp.config import Config
+from dcp.control import NO_COOKIE, Hole
+from dcp.link import Address, Link
+
+
+class Uplink(Link):
+    """State that is really data; the rules that use it are in `receiver` and `gaps`."""
+
+    def __init__(
+        self, link_id: int, address: Address, config: Config, nonce: bytes, hello: bytes, *, now: float
+    ) -> None:
+        super().__init__(link_id, address, config, now=now)
+        self.nonce = nonce
+        self.cookie = NO_COOKIE
+        self.hello = hello
+        self.request_at: float = now
+        """When the opening is sent again."""
+        self.requests = 0
+        self.up = False
+        self.heard_claim = False
+        """It has sent something on the link: so it knows where we start."""
+        self.confirm_at: float | None = None
+        self.fed = True
+        self.start: int | None = None
+        """Where it proposed to begin."""
+        self.highest: int | None = None
+        """The highest position it has told of."""
+        self.sent_until = 0
+        """Up to here it has sent all that matches, by its keep-alives in our epoch: what we lack of it was lost."""
+        self.progress_at = now
+        """When `highest` last rose."""
+        self.hole: tuple[int, int] | None = None
+        self.hole_epoch = -1
+        self.confirmed_epoch: int | None = None
+        self.prepared_epoch: int | None = None
+        self.prepared_since = 0
+        self.query_told_at = -1e9
+        """When it was last told of our query or epoch: the telling is repeated, but not at once."""
+        self.squelch_at = 0.0
+        self.old_in_a_row = 0
+        self.first_copies = 0
+        self.duplicates = 0
+
+    def tell_position(self, highest: int, now: float) -> None:
+        if self.highest is None or highest > self.highest:
+            self.highest = highest
+            self.progress_at = now
+
+    def add_hole(self, hole: Hole, position: int) -> None:
+        """Keep the hole that contains our position, merged with its neighbours."""
+        known = self.hole
+        applies = hole.start <= position < hole.end
+        if (
+            known is not None
+            and known[0] <= position < known[1]
+            and self.hole_epoch == hole.epoch
+            and not (applies and hole.end < known[1])
+        ):
+            if hole.start <= known[1]:
+                self.hole = (min(known[0], hole.start), max(known[1], hole.end))
+        else:
+            self.hole = (hole.start, hole.end)
+            self.hole_epoch = hole.epoch
+
+    def hole_at(self, position: int, epoch: int) -> int | None:
+        """The end of its hole at `position`, if it has one there."""
+        if self.hole is not None and self.hole_epoch == epoch and self.hole[0] <= position < self.hole[1]:
+            return self.hole[1]
+        return None
