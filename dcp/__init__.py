@@ -1,1 +1,38 @@
-"""The Diversity Control Protocol."""
+"""The Diversity Control Protocol: one ordered packet stream from n senders, the first copy of each packet wins.
+
+For programs: `open_endpoint` under trio. For whoever builds on the pure machines: `Hub`, which has the five methods
+(`receive_datagram`, `handle_timeout`, `datagrams_to_send`, `next_timeout`, `next_event`); drive it with `dcp.driver` on
+a socket or with `dcp.testing.Network` in virtual time. Payloads and queries are opaque here.
+
+The specification is docs/dcp.md.
+"""
+
+from dcp.config import Config
+from dcp.control import Reason, Start
+from dcp.endpoint import Endpoint, Publisher, Subscription, open_endpoint
+from dcp.errors import DcpError, LinkClosed, MalformedDatagram, PayloadRefused
+from dcp.events import Gap, Packet, QuerySwitched, Started
+from dcp.hub import Hub
+from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
+
+__all__ = [
+    "EVERYTHING",
+    "Config",
+    "DcpError",
+    "Endpoint",
+    "Gap",
+    "Hub",
+    "LinkClosed",
+    "MalformedDatagram",
+    "Packet",
+    "PayloadRefused",
+    "PredicatePolicy",
+    "Publisher",
+    "QueryPolicy",
+    "QuerySwitched",
+    "Reason",
+    "Start",
+    "Started",
+    "Subscription",
+    "open_endpoint",
+]

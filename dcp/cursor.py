@@ -75,6 +75,8 @@ class Cursor:
         ordinal = max(self._ordinal, log.first_ordinal)
         stop_ordinal = log.next_ordinal
         an_at, payload_at, wanted = log.an_at, log.payload_at, log.wanted
+        if ordinal < stop_ordinal and an_at(ordinal) <= position:
+            ordinal = log.ordinal_after(position)  # squelched ahead of the log, which has grown since
         everything = interest.slot is None
         while ordinal < stop_ordinal:
             an = an_at(ordinal)

@@ -48,7 +48,7 @@ class Interest:
 class Log:
     def __init__(self, policy: QueryPolicy, *, max_packets: int, max_bytes: int, max_segments: int) -> None:
         self.policy = policy
-        self._max_packets = max_packets
+        self.max_packets = max_packets
         self._max_bytes = max_bytes
         self._max_segments = max_segments
         self.low = 0
@@ -89,7 +89,7 @@ class Log:
         self._masks.append(self.policy.route(payload) if self._slots else ALL_SLOTS)
         self.bytes += len(payload)
         self._extend(an, query)
-        if len(self._ans) - self._first > self._max_packets or self.bytes > self._max_bytes:
+        if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
             self._evict()
 
     def advance(self, to: int, query: bytes = EVERYTHING) -> None:
@@ -115,7 +115,7 @@ class Log:
 
     def _evict(self) -> None:
         while len(self._ans) - self._first > 1 and (
-            len(self._ans) - self._first > self._max_packets or self.bytes > self._max_bytes
+            len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes
         ):
             self._raise_low(self._ans[self._first])
 

@@ -84,7 +84,7 @@ class Receiver:
         self._start_position = position
         self._log = log
         self._deliver = deliver
-        self._stream_mode = stream_mode
+        self.stream_mode = stream_mode
         self._on_switch = on_switch
         self._by_nonce: dict[bytes, Uplink] = {}
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
@@ -166,7 +166,7 @@ class Receiver:
     def _send_request(self, link: Uplink, now: float) -> None:
         position = self.position
         start = Start.POSITION if position is not None else self._start_mode
-        mode = (control.MODE_STREAM if self._stream_mode else 0) | (
+        mode = (control.MODE_STREAM if self.stream_mode else 0) | (
             0 if self._config.sealed else control.MODE_UNSEALED
         )
         self._send_open(
@@ -290,9 +290,9 @@ class Receiver:
             return
         prev, an, an32 = self._positions(data)
         payload = data[wire.BODY_AT :]
-        if bool(flags & wire.STREAM) != self._stream_mode:
+        if bool(flags & wire.STREAM) != self.stream_mode:
             raise MalformedDatagram("mode", "stream and datagram mode do not mix")
-        if self._stream_mode:
+        if self.stream_mode:
             if not payload or an != prev + 1:
                 raise MalformedDatagram("stream", "a chunk begins right after the one before it")
             an = prev + len(payload)
@@ -303,7 +303,7 @@ class Receiver:
     def _on_bundle(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
         if self.position is None:
             return
-        if self._stream_mode:
+        if self.stream_mode:
             raise MalformedDatagram("mode", "a byte stream has no bundles")
         prev, an, an32 = self._positions(data)
         packets = control.decode_bundle_untrusted(data, wire.BODY_AT + 1, prev)
@@ -349,7 +349,7 @@ class Receiver:
             raise MalformedDatagram("type", "not for a receiver")
 
     def _on_fragment(self, link: Uplink, flags: int, data: bytes, fragment: control.Fragment, now: float) -> None:
-        if self._stream_mode:
+        if self.stream_mode:
             raise MalformedDatagram("mode", "a byte stream has no fragments")
         prev, an, an32 = self._positions(data)
         epoch = self.change.extend(data[0] & 15)
@@ -388,7 +388,7 @@ class Receiver:
                 self._old(link, len(packets), now)
             return
         if prev > position:
-            if not self._stream_mode or packets:
+            if not self.stream_mode or packets:
                 self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
@@ -414,7 +414,7 @@ class Receiver:
             self._counts["duplicates"] += len(packets) - len(fresh)
             packets = fresh
         if packets:
-            if self._stream_mode:
+            if self.stream_mode:
                 packets = _trimmed(packets, position)
             if self._nacked:
                 self._count_recovered(packets)
@@ -639,7 +639,7 @@ class Receiver:
 
     def change_query(self, query: bytes, *, now: float) -> None:
         """Ask for other packets from some position on, which `QuerySwitched` tells. The last one asked for wins."""
-        if self._stream_mode:
+        if self.stream_mode:
             raise ValueError("a byte stream has no query")
         self.change.want(query)
         self._step_change(now)
@@ -800,6 +800,11 @@ class Receiver:
     @property
     def has_events(self) -> bool:
         return bool(self._ready)
+
+    @property
+    def has_closed_window(self) -> bool:
+        """The application did not take packets fast enough, and claims were turned away."""
+        return self._closed_window
 
     def reopen_window(self, now: float) -> None:
         """The application has taken packets: if we had to stop taking claims, tell the senders that we go on."""

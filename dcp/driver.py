@@ -1,0 +1,163 @@
+"""The one loop between a pure machine and a UDP socket.
+
+Wait once, drain the socket, hand everything to the machine, send what is pending in batches, re-arm one timer. Nothing
+waits in order to batch: what lies there together goes out together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import trio
+
+from dcp.link import Address
+from dcp.udp import UdpSocket
+
+RECEIVE_BATCH = 256
+
+
+class Machine(Protocol):
+    """The five methods; see `dcp.hub`."""
+
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None: ...
+    def handle_timeout(self, *, now: float) -> None: ...
+    def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, Address]]: ...
+    def next_timeout(self, *, now: float) -> float | None: ...
+    def next_event(self) -> Any: ...
+
+
+class Driver:
+    """Runs a machine on a socket. `on_event` is called for each event; `on_turn` after every input was dealt with.
+
+    Datagrams whose first byte is not DCP's go to `on_other`: one port serves the DHT too.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        udp: UdpSocket,
+        *,
+        on_event: Callable[[Any], None],
+        on_turn: Callable[[], None] = lambda: None,
+        on_other: Callable[[bytes, Address], None] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.udp = udp
+        self.foreign = 0
+        """Datagrams of another protocol that nobody here speaks."""
+        self._on_event = on_event
+        self._on_turn = on_turn
+        self._on_other = on_other
+        self._unsent: list[tuple[bytes, Address]] = []
+        self._timer = trio.CancelScope()
+        self._writer = trio.lowlevel.ParkingLot()
+        self._flusher = trio.lowlevel.ParkingLot()
+        self._flush_wanted = False
+        self._turned_at = -math.inf
+        self._turning = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            nursery.start_soon(self._sleep)
+            nursery.start_soon(self._write)
+            nursery.start_soon(self._flush)
+
+    # --- what the owner calls -----------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """The machine was given something: send what it has to say now, hand out its events, re-arm its timer."""
+        self._flush_wanted = False
+        if self._turning:
+            return  # called by an event handler: the turn that is under way sees to it
+        self._turning = True
+        try:
+            self._turn()
+        finally:
+            self._turning = False
+
+    def _turn(self) -> None:
+        while True:
+            busy = self._transmit()
+            while (event := self.machine.next_event()) is not None:
+                busy = True
+                self._on_event(event)
+            if not busy:
+                break
+        self._on_turn()
+        now = trio.current_time()
+        self._turned_at = now
+        at = self.machine.next_timeout(now=now)
+        self._timer.deadline = math.inf if at is None else at
+
+    def turn_soon(self) -> None:
+        """The same, but in a burst of calls only once, as soon as this task yields; at once when it is no burst."""
+        if self._flush_wanted:
+            return
+        if trio.current_time() - self._turned_at > 1e-3:
+            self.turn()
+            return
+        self._flush_wanted = True
+        self._flusher.unpark()
+
+    def send_other(self, data: bytes, address: Address) -> None:
+        """Send a datagram of another protocol through the same port. It is dropped when the socket is full."""
+        if not self._unsent:
+            self.udp.send_now([(data, address)])
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while True:
+            await self.udp.wait_readable()
+            batch = self.udp.receive_now(RECEIVE_BATCH)
+            now = trio.current_time()
+            for data, address in batch:
+                if data and data[0] >> 4 == 1:
+                    self.machine.receive_datagram(data, address, now=now)
+                elif self._on_other is not None:
+                    self._on_other(data, address)
+                else:
+                    self.foreign += 1
+            self.turn()
+
+    async def _sleep(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self._timer.deadline) as self._timer:
+                await trio.sleep_forever()
+            self.machine.handle_timeout(now=trio.current_time())
+            self._timer.deadline = math.inf
+            self.turn()
+
+    async def _write(self) -> None:
+        """Only while the socket is full."""
+        while True:
+            if not self._unsent:
+                await self._writer.park()
+            await self.udp.wait_writable()
+            self.turn()
+
+    async def _flush(self) -> None:
+        while True:
+            if not self._flush_wanted:
+                await self._flusher.park()
+            await trio.lowlevel.checkpoint()  # let the burst go on until its task yields
+            self.turn()
+
+    def _transmit(self) -> bool:
+        sent_any = False
+        while True:
+            if not self._unsent:
+                self._unsent = self.machine.datagrams_to_send(now=trio.current_time())
+            if not self._unsent:
+                return sent_any
+            sent = self.udp.send_now(self._unsent)
+            sent_any = sent_any or sent > 0
+            if sent < len(self._unsent):
+                del self._unsent[:sent]
+                self._writer.unpark()
+                return False
+            self._unsent = []

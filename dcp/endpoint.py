@@ -1,0 +1,362 @@
+"""The face for programs: one UDP socket, streams in and out, under trio.
+
+    async with dcp.open_endpoint() as endpoint:
+        publisher = endpoint.serve("asdi")
+        await publisher.send(b"<flight/>")
+
+    async with dcp.open_endpoint() as endpoint:
+        async for item in endpoint.subscribe("asdi", [("192.0.2.1", 4000), ("192.0.2.2", 4000)]):
+            match item:
+                case dcp.Packet(an, payload): ...
+                case dcp.Gap(after, until): ...
+
+Everything here is cancel-safe: a packet is either in your hands or still in the queue.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import trio
+
+from dcp import events
+from dcp.compression import Compressor
+from dcp.config import Config
+from dcp.control import Reason, Start, reason_name
+from dcp.driver import Driver
+from dcp.errors import LinkClosed, PayloadRefused
+from dcp.events import Content, Gap, Packet
+from dcp.hub import Hub
+from dcp.link import Address
+from dcp.queries import EVERYTHING, QueryPolicy
+from dcp.receiver import Receiver
+from dcp.redial import Redial
+from dcp.sender import Sender
+from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics
+from dcp.udp import UdpSocket
+
+# Packets handed over between two checkpoints: a checkpoint costs ten times a packet.
+BATCH = 64
+
+
+class Publisher:
+    """The root's end of a stream. Get one from `Endpoint.serve`."""
+
+    def __init__(
+        self, endpoint: Endpoint, machine: Sender, compressor: Compressor, *, capacity: int, follow_fastest: bool
+    ) -> None:
+        self.machine = machine
+        self.capacity = capacity
+        self._endpoint = endpoint
+        self._compressor = compressor
+        self._follow_fastest = follow_fastest
+        self._since_checkpoint = 0
+
+    async def send(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
+        """Give the stream its next packet; returns its AN.
+
+        Never waits for a child. With `follow_fastest` it waits while even the fastest child is half a log behind, which
+        makes a bulk transfer lossless and still lets no slow child delay the others.
+        """
+        number = self.machine.publish(self._pack(payload), an=an, contiguous=contiguous)
+        self._endpoint.driver.turn_soon()
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= BATCH:
+            await self._yield()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        return number
+
+    async def send_many(self, payloads: Iterable[bytes]) -> int:
+        """Several packets at once, numbered one after the other; returns the last AN."""
+        number = self.machine.log.head
+        for payload in payloads:
+            number = self.machine.publish(self._pack(payload))
+        self._endpoint.driver.turn()
+        await self._yield()
+        return number
+
+    def _pack(self, payload: bytes) -> bytes:
+        return payload if self.machine.stream_mode else self._compressor.pack(payload)
+
+    async def _yield(self) -> None:
+        self._since_checkpoint = 0
+        await trio.lowlevel.checkpoint()
+        if self._follow_fastest:
+            while self._lead() > self.machine.log.max_packets // 2:
+                await self._endpoint.wait_turn()
+
+    def _lead(self) -> int:
+        """Packets in the log that even the fastest confirmed child has not acknowledged."""
+        log = self.machine.log
+        acked = [link.acked for link in self.machine.children.values() if link.floor is not None]
+        return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
+
+    async def wait_children(self, count: int = 1) -> None:
+        """Until so many children are confirmed."""
+        while sum(link.floor is not None for link in self.machine.children.values()) < count:
+            await self._endpoint.wait_turn()
+
+    def statistics(self) -> SenderStatistics:
+        return self.machine.statistics(trio.current_time())
+
+
+class Subscription:
+    """The client's end of a stream: an async iterator of packets, gaps and the like. Get one from `Endpoint`."""
+
+    def __init__(self, endpoint: Endpoint, machine: Receiver, compressor: Compressor) -> None:
+        self.machine = machine
+        self.unreadable = 0
+        """Packets whose envelope could not be opened: handed over as gaps."""
+        self._endpoint = endpoint
+        self._compressor = compressor
+        self._lot = trio.lowlevel.ParkingLot()
+        self._closed = False
+        self._since_checkpoint = 0
+        self.redial = Redial(random.Random(endpoint.rng.getrandbits(64)))
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Content:
+        machine = self.machine
+        while True:
+            event = machine.next_event()
+            if event is not None:
+                self._since_checkpoint += 1
+                if self._since_checkpoint >= BATCH:
+                    self._since_checkpoint = 0
+                    self._took()
+                return self._unpacked(event)
+            self._took()
+            if self._closed:
+                raise StopAsyncIteration
+            await self._wait()
+
+    async def receive_many(self, most: int = 1_024) -> list[Content]:
+        """Whatever is there, at most `most`, at least one: for programs that work in batches."""
+        while not self.machine.has_events:
+            if self._closed:
+                raise trio.ClosedResourceError("this subscription was closed")
+            await self._wait()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        taken = [self._unpacked(event) for event in self.machine.take(most)]
+        self._took()
+        return taken
+
+    async def _wait(self) -> None:
+        if self.redial.is_hopeless:
+            raise LinkClosed(self.redial.why())
+        self._since_checkpoint = 0
+        if self.machine.has_events:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._lot.park()
+
+    def _took(self) -> None:
+        if self.machine.has_closed_window:
+            self.machine.reopen_window(trio.current_time())
+            self._endpoint.driver.turn_soon()
+
+    def _unpacked(self, event: Content) -> Content:
+        if not isinstance(event, Packet) or self.machine.stream_mode:
+            return event
+        try:
+            return Packet(event.an, self._compressor.unpack_untrusted(event.payload))
+        except PayloadRefused:
+            self.unreadable += 1
+            return Gap(event.an - 1, event.an)
+
+    def wake(self) -> None:
+        if self.machine.has_events or self._closed or self.redial.is_hopeless:
+            self._lot.unpark_all()
+
+    def add_sender(self, address: Address, hello: bytes = b"") -> None:
+        """One more sender, redialled for as long as it is wanted."""
+        self.redial.want(address)
+        self._endpoint.hub.add_sender(self.machine.stream, address, hello, now=trio.current_time())
+        self._endpoint.driver.turn_soon()
+
+    def remove_sender(self, address: Address) -> None:
+        self.redial.forget(address)
+        for link in list(self.machine.links.values()):
+            if link.address == address:
+                self.machine.remove_sender(link.id)
+        self._endpoint.driver.turn_soon()
+
+    def change_query(self, query: bytes) -> None:
+        """Ask for other packets; a `QuerySwitched` in the stream says from where on."""
+        self.machine.change_query(query, now=trio.current_time())
+        self._endpoint.driver.turn_soon()
+
+    def statistics(self) -> ReceiverStatistics:
+        return self.machine.statistics(trio.current_time())
+
+    def close(self) -> None:
+        """Leave every sender; the iteration ends after what is still in the queue."""
+        self._closed = True
+        for link_id in list(self.machine.links):
+            self.machine.remove_sender(link_id)
+        self._endpoint.driver.turn()
+        self._lot.unpark_all()
+
+
+class Endpoint:
+    """One UDP socket for many links, both directions."""
+
+    def __init__(self, udp: UdpSocket, config: Config, rng: random.Random) -> None:
+        self.rng = rng
+        self.hub = Hub(config, rng=rng)
+        self.driver = Driver(self.hub, udp, on_event=self._on_event, on_turn=self._on_turn)
+        self._publishers: dict[str, Publisher] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._turns = trio.lowlevel.ParkingLot()
+        self._redial_at = trio.CancelScope()
+
+    @property
+    def address(self) -> Address:
+        return self.driver.udp.address
+
+    def serve(
+        self,
+        stream: str,
+        *,
+        policy: QueryPolicy | None = None,
+        compress: str = "none",
+        dictionary: bytes | None = None,
+        capacity: int = 64,
+        stream_mode: bool = False,
+        follow_fastest: bool = False,
+    ) -> Publisher:
+        """Be a root of `stream`. Up to `capacity` children are taken."""
+        machine = self.hub.serve(stream, policy=policy, stream_mode=stream_mode)
+        publisher = Publisher(
+            self,
+            machine,
+            Compressor(compress, dictionary=dictionary),
+            capacity=capacity,
+            follow_fastest=follow_fastest,
+        )
+        self._publishers[stream] = publisher
+        return publisher
+
+    def subscribe(
+        self,
+        stream: str,
+        senders: Iterable[Address] = (),
+        *,
+        query: bytes = EVERYTHING,
+        start: Start = Start.NEW,
+        position: int | None = None,
+        dictionary: bytes | None = None,
+        stream_mode: bool = False,
+    ) -> Subscription:
+        """Be a client of `stream`, from every one of `senders` at once."""
+        machine = self.hub.subscribe(stream, query=query, start=start, position=position, stream_mode=stream_mode)
+        return self._subscription(machine, senders, dictionary)
+
+    def relay(
+        self,
+        stream: str,
+        senders: Iterable[Address] = (),
+        *,
+        policy: QueryPolicy | None = None,
+        query: bytes = EVERYTHING,
+        capacity: int = 64,
+    ) -> tuple[Subscription, Publisher]:
+        """Be a router of `stream`: what comes from `senders` goes on to whoever joins. Nothing needs to be iterated."""
+        machine, sender = self.hub.relay(stream, policy=policy, query=query)
+        publisher = Publisher(self, sender, Compressor(), capacity=capacity, follow_fastest=False)
+        self._publishers[stream] = publisher
+        return self._subscription(machine, senders, None), publisher
+
+    def _subscription(self, machine: Receiver, senders: Iterable[Address], dictionary: bytes | None) -> Subscription:
+        kind = "zstd" if dictionary else "none"
+        subscription = Subscription(self, machine, Compressor(kind, dictionary=dictionary))
+        self._subscriptions[machine.stream] = subscription
+        for address in senders:
+            subscription.add_sender(address)
+        return subscription
+
+    async def wait_turn(self) -> None:
+        """Until the machine has dealt with some input."""
+        await self._turns.park()
+
+    def statistics(self) -> HubStatistics:
+        return self.hub.statistics()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: events.Event) -> None:
+        now = trio.current_time()
+        if isinstance(event, events.OpeningReceived):
+            publisher = self._publishers[event.stream]
+            if len(publisher.machine.children) < publisher.capacity:
+                self.hub.accept(event.stream, event.ticket, now=now)
+            else:
+                self.hub.refuse(event.stream, event.ticket, Reason.FULL)
+        elif isinstance(event, events.LinkOpened):
+            self._subscriptions[event.stream].redial.opened(event.address)
+        elif isinstance(event, events.LinkRefused | events.LinkLost):
+            subscription = self._subscriptions[event.stream]
+            subscription.redial.failed(event.address, event.reason, reason_name(event.reason), event.body, now)
+            self._redial_at.deadline = min(self._redial_at.deadline, subscription.redial.next_at())
+        elif isinstance(event, events.WiderQueryWanted):
+            receiver = self.hub.receivers.get(event.stream)
+            if receiver is not None:  # a router of this small kind asks for everything as soon as one child needs more
+                receiver.change_query(EVERYTHING, now=now)
+
+    def _on_turn(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.wake()
+        self._turns.unpark_all()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.driver.run)
+            nursery.start_soon(self._run_redial)
+
+    async def _run_redial(self) -> None:
+        while True:
+            at = min((s.redial.next_at() for s in self._subscriptions.values()), default=float("inf"))
+            with trio.CancelScope(deadline=at) as self._redial_at:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for subscription in self._subscriptions.values():
+                for address in subscription.redial.due(now):
+                    self.hub.add_sender(subscription.machine.stream, address, now=now)
+            self.driver.turn()
+
+    def goodbye(self) -> None:
+        """A word to everybody on the other ends; best effort."""
+        for stream in {*self.hub.senders, *self.hub.receivers}:
+            self.hub.remove_stream(stream, Reason.SHUTTING_DOWN if stream in self._publishers else Reason.NORMAL)
+        for subscription in self._subscriptions.values():
+            subscription.wake()
+        self.driver.turn()
+
+
+@asynccontextmanager
+async def open_endpoint(
+    address: tuple[str, int] = ("127.0.0.1", 0),
+    *,
+    config: Config | None = None,
+    rng: random.Random | None = None,
+    segmentation: bool = True,
+) -> AsyncIterator[Endpoint]:
+    """Bind a UDP socket (loopback and any free port unless told otherwise) and run it until the block ends."""
+    udp = await UdpSocket.bind(address, segmentation=segmentation)
+    # Nonces, link ids and cookie secrets come from here: the system's generator, unless a test gives its own.
+    endpoint = Endpoint(udp, config or Config(), rng or random.SystemRandom())
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(endpoint.run)
+            try:
+                yield endpoint
+            finally:
+                endpoint.goodbye()
+                nursery.cancel_scope.cancel()
+    finally:
+        udp.close()

@@ -1,0 +1,72 @@
+"""Which senders are wanted, and when to try again those that went away. Pure: deadlines in, addresses out."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from dcp.control import Reason
+from dcp.link import Address
+
+FIRST_DELAY = 0.2
+MAX_DELAY = 5.0
+
+# Asking again will not help: the stream is not there, or not of this kind.
+FINAL = {Reason.STREAM_UNKNOWN, Reason.MODE_MISMATCH}
+
+
+@dataclass(slots=True)
+class _Wanted:
+    failures: int = 0
+    at: float = math.inf
+    final: str | None = None
+
+
+class Redial:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._wanted: dict[Address, _Wanted] = {}
+
+    def want(self, address: Address) -> None:
+        self._wanted[address] = _Wanted()
+
+    def forget(self, address: Address) -> None:
+        self._wanted.pop(address, None)
+
+    def opened(self, address: Address) -> None:
+        wanted = self._wanted.get(address)
+        if wanted is not None:
+            wanted.failures = 0
+            wanted.at = math.inf
+
+    def failed(self, address: Address, reason: int, name: str, body: bytes, now: float) -> None:
+        wanted = self._wanted.get(address)
+        if wanted is None:
+            return
+        if reason in FINAL:
+            detail = f" ({body.decode('utf-8', 'replace')})" if body else ""
+            wanted.final = f"{address[0]}:{address[1]}: {name}{detail}"
+            return
+        if reason != Reason.RENEW:
+            wanted.failures += 1
+        delay = min(FIRST_DELAY * 2.0 ** min(wanted.failures - 1, 10), MAX_DELAY) if wanted.failures else 0.0
+        wanted.at = now + delay * self._rng.uniform(0.5, 1.0)
+
+    def due(self, now: float) -> list[Address]:
+        """The senders to dial now."""
+        found = [address for address, wanted in self._wanted.items() if wanted.at <= now]
+        for address in found:
+            self._wanted[address].at = math.inf
+        return found
+
+    def next_at(self) -> float:
+        return min((wanted.at for wanted in self._wanted.values()), default=math.inf)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Every sender that is wanted has refused for good."""
+        return bool(self._wanted) and all(wanted.final for wanted in self._wanted.values())
+
+    def why(self) -> str:
+        return "; ".join(wanted.final for wanted in self._wanted.values() if wanted.final)
