@@ -165,7 +165,7 @@ _CLAIM = 0x02
 
 
 class KeepAlive(NamedTuple):
-    """"Nothing matches in (previous, highest]"; without `claim` only the sender's position, and no promise."""
+    """ "Nothing matches in (previous, highest]"; without `claim` only the sender's position, and no promise."""
 
     times: Times
     epoch: int
@@ -236,7 +236,7 @@ FRAGMENT_OVERHEAD: Final = _FRAGMENT.size
 
 
 class Hole(NamedTuple):
-    """"I will never supply (start, end] of this query"."""
+    """ "I will never supply (start, end] of this query"."""
 
     epoch: int
     start: int

@@ -72,25 +72,23 @@ class Cursor:
         packets: list[tuple[int, bytes]] = []
         size = 0
         last_an = prev
-        ordinal = max(self._ordinal, log.first_ordinal)
-        stop_ordinal = log.next_ordinal
-        an_at, payload_at, wanted = log.an_at, log.payload_at, log.wanted
-        if ordinal < stop_ordinal and an_at(ordinal) <= position:
-            ordinal = log.ordinal_after(position)  # squelched ahead of the log, which has grown since
+        base, ans, payloads = log.columns()
+        index = max(self._ordinal, log.first_ordinal) - base
         everything = interest.slot is None
-        while ordinal < stop_ordinal:
-            an = an_at(ordinal)
+        while index < len(ans):
+            an = ans[index]
             if an > end:
                 break
-            if everything or wanted(interest, ordinal):
-                payload = payload_at(ordinal)
+            # At or below the position: squelched ahead of the log, which has grown since.
+            if an > position and (everything or log.wanted(interest, base + index)):
+                payload = payloads[index]
                 size += 6 + len(payload)
                 if packets and (size > room or len(packets) >= max_packets or an - last_an > 0xFFFFFFFF):
                     break
                 packets.append((an, payload))
                 last_an = an
-            ordinal += 1
-        self._ordinal = ordinal
+            index += 1
+        self._ordinal = base + index
         if packets:
             self.position = self.prev = last_an
             # A true claim may always be made narrower: 32 bits can't say one wider than a quarter of their space.

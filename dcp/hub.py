@@ -107,9 +107,7 @@ class Hub:
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
         sender.is_fed = False
-        receiver = self._add_receiver(
-            stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode
-        )
+        receiver = self._add_receiver(stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode)
         return receiver, sender
 
     def _new_log(self, policy: QueryPolicy | None) -> Log:

@@ -88,7 +88,11 @@ class Log:
         self._payloads.append(payload)
         self._masks.append(self.policy.route(payload) if self._slots else ALL_SLOTS)
         self.bytes += len(payload)
-        self._extend(an, query)
+        segments = self._segments
+        if segments and segments[-1].query == query:
+            segments[-1].end = self.head = an
+        else:
+            self._extend(an, query)
         if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
             self._evict()
 
@@ -114,10 +118,19 @@ class Log:
         self.head = to
 
     def _evict(self) -> None:
-        while len(self._ans) - self._first > 1 and (
-            len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes
-        ):
-            self._raise_low(self._ans[self._first])
+        """Make room, a little more than is needed: evicting one packet for each that comes costs more than it holds."""
+        ans, payloads = self._ans, self._payloads
+        room = self.max_packets - self.max_packets // 64
+        excess = self.bytes - self._max_bytes
+        last = len(ans) - 1
+        first = max(self._first, len(ans) - room)
+        for index in range(self._first, first):
+            excess -= len(payloads[index])
+        while excess > 0 and first < last:
+            excess -= len(payloads[first])
+            first += 1
+        if first > self._first:
+            self._raise_low(ans[first - 1])
 
     def _raise_low(self, low: int) -> None:
         self.low = max(self.low, low)
@@ -155,6 +168,10 @@ class Log:
     def ordinal_after(self, position: int) -> int:
         """The ordinal of the first packet beyond `position`."""
         return self._base + bisect_right(self._ans, position, self._first)
+
+    def columns(self) -> tuple[int, list[int], list[bytes]]:
+        """(ordinal of index 0, ANs, payloads), to be read in place: a cursor's walk is the hot path of a sender."""
+        return self._base, self._ans, self._payloads
 
     def an_at(self, ordinal: int) -> int:
         return self._ans[ordinal - self._base]

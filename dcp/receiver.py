@@ -166,9 +166,7 @@ class Receiver:
     def _send_request(self, link: Uplink, now: float) -> None:
         position = self.position
         start = Start.POSITION if position is not None else self._start_mode
-        mode = (control.MODE_STREAM if self.stream_mode else 0) | (
-            0 if self._config.sealed else control.MODE_UNSEALED
-        )
+        mode = (control.MODE_STREAM if self.stream_mode else 0) | (0 if self._config.sealed else control.MODE_UNSEALED)
         self._send_open(
             control.Request(
                 mode=mode,
@@ -374,9 +372,7 @@ class Receiver:
         link.tell_position(an, now)
         self._claim_in(link, epoch, prev, an, packets, now)
 
-    def _claim_in(
-        self, link: Uplink, epoch: int, prev: int, an: int, packets: Packets, now: float
-    ) -> None:
+    def _claim_in(self, link: Uplink, epoch: int, prev: int, an: int, packets: Packets, now: float) -> None:
         position = self.position
         assert position is not None
         link.heard_claim = True
@@ -588,9 +584,7 @@ class Receiver:
         """Give up, in bounded time, what nobody can supply."""
         while self.position is not None and self.links and not self._closed_window:
             since = self._stuck_since()
-            until = gap_end(
-                self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now
-            )
+            until = gap_end(self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now)
             if until is None and self._missing_since is not None and now - since > self._config.abandon_after:
                 until = self._abandoned_until()
             if until is None:
@@ -784,18 +778,14 @@ class Receiver:
         if not self._ready:
             return None
         item = self._ready.popleft()
-        return Packet._make(item) if type(item) is tuple else item  # type: ignore[return-value]
+        return tuple.__new__(Packet, item) if type(item) is tuple else item  # type: ignore[return-value]
 
     def take(self, most: int) -> list[Content]:
         """Up to `most` events at once."""
-        ready = self._ready
-        count = min(most, len(ready))
-        make = Packet._make
-        taken: list[Content] = []
-        for _ in range(count):
-            item = ready.popleft()
-            taken.append(make(item) if type(item) is tuple else item)  # type: ignore[arg-type]
-        return taken
+        ready, new = self._ready, tuple.__new__
+        pop = ready.popleft
+        items = [pop() for _ in range(min(most, len(ready)))]
+        return [new(Packet, item) if type(item) is tuple else item for item in items]  # type: ignore[misc]
 
     @property
     def has_events(self) -> bool:

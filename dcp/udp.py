@@ -43,9 +43,7 @@ class UdpSocket:
     @classmethod
     async def bind(cls, address: tuple[str, int], *, segmentation: bool = True) -> UdpSocket:
         """Bind to a host and port (0: any free one). A name is looked up; IPv6 addresses are fine."""
-        info = await trio.socket.getaddrinfo(
-            address[0], address[1], type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-        )
+        info = await trio.socket.getaddrinfo(address[0], address[1], type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, target = info[0]
         # Plain, not trio's: we wait once for the socket, then drain it with no checkpoint a datagram.
         sock = socket.socket(family, kind, protocol)

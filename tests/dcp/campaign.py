@@ -135,7 +135,9 @@ class Client:
             raise BrokenPromise(f"{self.name} NEVER STARTED")
         for an, kind in self.feed.packets:
             if an > self.position and self.query >> kind & 1:
-                raise BrokenPromise(f"{self.name} STALLED at {self.position}: lacks {an}, the feed is at {self.feed.last}")
+                raise BrokenPromise(
+                    f"{self.name} STALLED at {self.position}: lacks {an}, the feed is at {self.feed.last}"
+                )
 
 
 @dataclass(frozen=True)
