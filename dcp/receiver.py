@@ -214,29 +214,37 @@ class Receiver:
         if self._config.sealed:
             link.bind(link.nonce, accept.parent_nonce, is_child=True)
         link.heard_at = now
-        link.fed = bool(accept.fed)
+        link.fed = bool(accept.status & control.ACCEPT_FED)
         link.confirmed_epoch = accept.epoch
-        link.start = accept.start
+        if accept.status & control.ACCEPT_STARTED:
+            link.start = accept.start
         link.tell_position(accept.head, now)
         if accept.echo:
             elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF
             if elapsed < 1 << 20:
                 link.rtt.sample(elapsed * control.TICK)
         self._emit(events.LinkOpened(self.stream, link.id, link.address, accept.reply))
+        if self._ack_at is None:
+            self._ack_at = now + self._config.ack_interval
         if self.position is None:
-            if self._start_mode is Start.NEW:
-                self._begin(accept.start, now)
-            elif self._oldest_at is None:
-                self._oldest_at = now + self._config.oldest_window
-        if self.position is not None:
+            self._consider_start(link, now)
+        else:
             self._confirm(link, now)
             self._step_change(now)
+
+    def _consider_start(self, link: Uplink, now: float) -> None:
+        """A sender has proposed where to begin: the first proposal wins, or, for the oldest, the smallest of a few."""
+        if link.start is None:
+            return
+        if self._start_mode is Start.NEW:
+            self._begin(link.start, now)
+        elif self._oldest_at is None:
+            self._oldest_at = now + self._config.oldest_window
 
     def _begin(self, position: int, now: float) -> None:
         self.position = position
         self._position_at = now
         self._oldest_at = None
-        self._ack_at = now + self._config.ack_interval
         if self._log is not None and not self._log.started:
             self._log.start(position)
         if self._on_switch is not None:
@@ -316,6 +324,9 @@ class Receiver:
         link.fed = keep_alive.fed
         link.tell_position(keep_alive.highest, now)
         if self.position is None:
+            if keep_alive.start and link.start is None:
+                link.start = keep_alive.previous
+                self._consider_start(link, now)
             return
         if keep_alive.claim:
             link.heard_claim = True
@@ -561,14 +572,13 @@ class Receiver:
 
     def _send_ack(self, link: Uplink, asked: int, now: float, *, probe: bool = False) -> None:
         epoch = self.change.epoch_for(link)
-        if self.position is None or epoch is None:
+        if epoch is None:
             return
-        body = control.encode_acknowledgment(
-            control.Acknowledgment(link.times(now), epoch, self.position, self._room())
-        )
+        position = control.NO_POSITION if self.position is None else self.position
+        body = control.encode_acknowledgment(control.Acknowledgment(link.times(now), epoch, position, self._room()))
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
-        self._post(link.encode(flags, self.position, asked, body), link.address)
+        self._post(link.encode(flags, position, asked, body), link.address)
 
     def _room(self) -> int:
         if not self._deliver:
@@ -710,6 +720,11 @@ class Receiver:
             if starts:
                 self._begin(min(starts), now)
             self._oldest_at = None
+        if self._ack_at is not None and now >= self._ack_at:
+            self._ack_at = now + config.ack_interval
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
         if self.position is None:
             return
         self._step_change(now)
@@ -721,11 +736,6 @@ class Receiver:
             for link in self.links.values():
                 if link.up:
                     self._send_nack(link, now, probe=True)
-        if self._ack_at is not None and now >= self._ack_at:
-            self._ack_at = now + config.ack_interval
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
         self._decide_gap(now)
 
     def _slow_at(self) -> float:
@@ -756,11 +766,11 @@ class Receiver:
                 times.append(link.confirm_at)
         if self._oldest_at is not None:
             times.append(self._oldest_at)
+        if self._ack_at is not None and self.links:
+            times.append(self._ack_at)
         if self.position is not None and self.links:
             if self._nack_at is not None and not self._closed_window:
                 times.append(self._nack_at)
-            if self._ack_at is not None:
-                times.append(self._ack_at)
             times.append(self._slow_at())
             if self._missing_since is not None or any(link.hole for link in self.links.values()):
                 times.append(now + GAP_CHECK_INTERVAL)

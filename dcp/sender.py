@@ -164,13 +164,12 @@ class Sender:
         self._send_open(control.Refuse(request.nonce, reason, body), address)
 
     def _carries(self, query: bytes) -> bool:
-        return self.log.started and self.log.covers(self.upstream_query, query)
+        return self.log.covers(self.upstream_query, query)
 
     def _try_accept(self, link: Downlink, now: float, clock: int = 0) -> None:
         """Answer the child once our own query brings what it wants."""
         if not self._carries(link.query):
-            if self.log.started:
-                self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
+            self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
             return
         link.waiting = False
         link.interest = self.log.open_interest(link.query)
@@ -178,12 +177,13 @@ class Sender:
 
     def _send_accept(self, link: Downlink, clock: int) -> None:
         nonce, reply = self._accepts[link.id]
-        start = link.start
-        if start is None:
-            start = self.log.covered_since(link.query) if link.from_oldest else self.log.head
+        start = link.proposed_start()
+        status = control.ACCEPT_FED if self.is_fed else 0
+        if start is not None:
+            status |= control.ACCEPT_STARTED
         self._send_open(
             control.Accept(
-                link.child_nonce, link.id, nonce, link.epoch, start, self.log.head, clock, int(self.is_fed), reply
+                link.child_nonce, link.id, nonce, link.epoch, start or 0, self.log.head, clock, status, reply
             ),
             link.address,
         )
@@ -201,6 +201,8 @@ class Sender:
         elif flags & wire.ACK:
             ack = control.decode_acknowledgment_untrusted(body)
             link.hear_times(ack.times, now)
+            if ack.position == control.NO_POSITION:
+                return
             if not link.waiting and self._confirm(link, ack, now):
                 link.acknowledge(ack.position, wire.HEADER.unpack_from(data)[4], ack.room, now)
                 if flags & wire.ACK_REQUEST:
@@ -221,7 +223,7 @@ class Sender:
 
     def _on_nack(self, link: Downlink, nack: control.Nack, flags: int, now: float) -> None:
         link.hear_times(nack.ack.times, now)
-        if link.waiting or not self._confirm(link, nack.ack, now):
+        if link.waiting or nack.ack.position == control.NO_POSITION or not self._confirm(link, nack.ack, now):
             return
         link.window.room = nack.ack.room
         if link.floor is not None and nack.ack.position < link.floor:
@@ -361,7 +363,7 @@ class Sender:
         for link in list(self.children.values()):
             if link.reset_at is not None and now >= link.reset_at:
                 self._drop(link, Reason.RESET, b"")
-            elif link.floor is None and now - link.opened_at > config.confirm_timeout:
+            elif self._is_unconfirmed(link) and now - link.opened_at > config.confirm_timeout:
                 self.close(link.id, Reason.TIMED_OUT)
             elif now - link.heard_at > config.dead_after:
                 self._silent += 1
@@ -372,6 +374,10 @@ class Sender:
             else:
                 link.fed = self.is_fed
                 link.handle_timeout(now)
+
+    def _is_unconfirmed(self, link: Downlink) -> bool:
+        """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
+        return link.floor is None and (link.waiting or (self.log.started and not link.came_early))
 
     def _is_behind(self, link: Downlink, now: float) -> bool:
         """Whether the child has stayed in the older half of a full log too long, with no gain."""
@@ -390,7 +396,7 @@ class Sender:
         config = self._config
         for link in self.children.values():
             times = [link.next_timeout(now), link.reset_at, link.heard_at + config.dead_after]
-            if link.floor is None:
+            if self._is_unconfirmed(link):
                 times.append(link.opened_at + config.confirm_timeout)
             if link.behind_since is not None:
                 times.append(link.behind_since + config.behind_after)
