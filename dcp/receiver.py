@@ -230,7 +230,7 @@ class Receiver:
             self._consider_start(link, now)
         else:
             self._confirm(link, now)
-            self._step_change(now)
+        self._step_change(now)
 
     def _consider_start(self, link: Uplink, now: float) -> None:
         """A sender has proposed where to begin: the first proposal wins, or, for the oldest, the smallest of a few."""
@@ -251,6 +251,8 @@ class Receiver:
             self._on_switch(self.query, now)
         if self._deliver:
             self._ready.append(events.Started(position))
+            if self.epoch:  # changed before there was a stream: the application hears of it all the same
+                self._ready.append(events.QuerySwitched(position, self.query))
         for link in self.links.values():
             if link.up:
                 self._confirm(link, now)
@@ -665,8 +667,6 @@ class Receiver:
             self._send_nack(link, now)
 
     def _step_change(self, now: float) -> None:
-        if self.position is None:
-            return
         step = self.change.step(self.position, list(self.links.values()), now)
         for link in step.too_old:
             self.remove_sender(link.id, Reason.RENEW)
@@ -680,18 +680,23 @@ class Receiver:
             self._send_nack(link, now)
         if step.switch:
             self._switch(now)
-            self._watch(now)
+            if self.position is not None:
+                self._watch(now)
 
     def _switch(self, now: float) -> None:
         """From here on the new query holds. The reorder buffer of the old one does not survive."""
-        assert self.position is not None
         self.change.switch(list(self.links.values()), now)
         self._buffer.keep_epoch(self.epoch)
         for link in self.links.values():
             link.sent_until = 0
-        self._assembler.forget(self.position, self.change.current_epochs())
-        if self._deliver:
-            self._ready.append(events.QuerySwitched(self.position, self.query))
+        if self.position is not None:
+            self._assembler.forget(self.position, self.change.current_epochs())
+            if self._deliver:
+                self._ready.append(events.QuerySwitched(self.position, self.query))
+        else:
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
 
@@ -725,9 +730,9 @@ class Receiver:
             for link in self.links.values():
                 if link.up:
                     self._send_ack(link, 0, now)
+        self._step_change(now)
         if self.position is None:
             return
-        self._step_change(now)
         if self._nack_at is not None and now >= self._nack_at and not self._closed_window:
             self._nack_all(now)
         if now >= self._slow_at():
@@ -774,10 +779,10 @@ class Receiver:
             times.append(self._slow_at())
             if self._missing_since is not None or any(link.hole for link in self.links.values()):
                 times.append(now + GAP_CHECK_INTERVAL)
-            if self.change.is_waiting:
-                at = self.change.next_timeout(list(self.links.values()), now)
-                if at is not None:
-                    times.append(at)
+        if self.change.is_waiting and self.links:
+            at = self.change.next_timeout(list(self.links.values()), now)
+            if at is not None:
+                times.append(at)
         soonest = min(times, default=math.inf)
         return None if soonest == math.inf else soonest
 

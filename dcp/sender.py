@@ -201,8 +201,6 @@ class Sender:
         elif flags & wire.ACK:
             ack = control.decode_acknowledgment_untrusted(body)
             link.hear_times(ack.times, now)
-            if ack.position == control.NO_POSITION:
-                return
             if not link.waiting and self._confirm(link, ack, now):
                 link.acknowledge(ack.position, wire.HEADER.unpack_from(data)[4], ack.room, now)
                 if flags & wire.ACK_REQUEST:
@@ -223,7 +221,7 @@ class Sender:
 
     def _on_nack(self, link: Downlink, nack: control.Nack, flags: int, now: float) -> None:
         link.hear_times(nack.ack.times, now)
-        if link.waiting or nack.ack.position == control.NO_POSITION or not self._confirm(link, nack.ack, now):
+        if link.waiting or not self._confirm(link, nack.ack, now):
             return
         link.window.room = nack.ack.room
         if link.floor is not None and nack.ack.position < link.floor:
@@ -235,12 +233,10 @@ class Sender:
             link.handle_probe(now)
 
     def _confirm(self, link: Downlink, ack: control.Acknowledgment, now: float) -> bool:
-        """Whether the child speaks of its present epoch. The first word confirms the start; a prepared one commits."""
-        if ack.epoch == link.epoch:
-            if link.floor is None:
-                link.reposition(ack.position)
-                self._emit(events.ChildOpened(self.stream, link.id, link.address))
-            return True
+        """Whether the child speaks of its present epoch, and of a position in it.
+
+        A prepared epoch commits; the first position confirms the start.
+        """
         if ack.epoch == link.pending_epoch and link.prepared and link.pending_interest is not None:
             if link.interest is not None:
                 self.log.close_interest(link.interest)
@@ -250,13 +246,18 @@ class Sender:
             link.pending_epoch = None
             link.pending_interest = None
             link.prepared = False
-            if link.floor is None:
-                self._emit(events.ChildOpened(self.stream, link.id, link.address))
+            if link.floor is not None and ack.position != control.NO_POSITION:
+                link.reposition(ack.position)
+        if ack.epoch != link.epoch:
+            if ack.epoch > link.epoch:
+                self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
+            return False
+        if ack.position == control.NO_POSITION:
+            return False
+        if link.floor is None:
             link.reposition(ack.position)
-            return True
-        if ack.epoch > link.epoch:
-            self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
-        return False
+            self._emit(events.ChildOpened(self.stream, link.id, link.address))
+        return True
 
     def _on_prepare(self, link: Downlink, prepare: control.Prepare, now: float) -> None:
         if link.waiting or len(prepare.query) > self._config.max_query_bytes:
