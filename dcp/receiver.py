@@ -538,8 +538,8 @@ class Receiver:
     def _fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
 
-    def _repeat_delay(self) -> float:
-        """How long to wait for the answer to a NACK."""
+    def _repeat_delay(self, now: float) -> float:
+        """How long to wait for the answer to a NACK. It backs off without limit only while nobody is heard."""
         config = self._config
         if not config.adaptive:
             return config.slow_nack_interval
@@ -547,14 +547,18 @@ class Receiver:
             (link.rtt.timeout(config.min_rto, config.max_rto) for link in self.links.values() if link.up),
             default=config.initial_rtt,
         )
-        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), config.max_rto)
+        longest = config.max_rto
+        if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
+            # The path works, it only loses much: a sender that lives says something as often as this anyway.
+            longest = max(rto, config.keep_alive_interval)
+        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), longest)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
         self._counts["nacks"] += 1
         self._nacks_here += 1
         self._nacked_at = now
-        self._nack_at = now + self._repeat_delay()
+        self._nack_at = now + self._repeat_delay(now)
         ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
         if self._sent_until() > highest:
             ranges.append((highest, self._sent_until()))
