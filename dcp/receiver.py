@@ -549,8 +549,8 @@ class Receiver:
         )
         longest = config.max_rto
         if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
-            # The path works, it only loses much: a sender that lives says something as often as this anyway.
-            longest = max(rto, config.keep_alive_interval)
+            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
+            longest = max(rto, min(4 * rto, config.keep_alive_interval))
         return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), longest)
 
     def _nack_all(self, now: float) -> None:
