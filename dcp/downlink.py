@@ -234,7 +234,7 @@ class Downlink(Link):
         prev, packets = claim
         an = packets[-1][0]
         flags = 0
-        size = sum(len(payload) for _, payload in packets)
+        size = sum([len(payload) for _, payload in packets])
         if live:
             self.pace.tick(now, len(packets))
             self._packets_since_ask += len(packets)

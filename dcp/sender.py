@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dcp import control, events, wire
@@ -97,6 +97,20 @@ class Sender:
             log.hole(an - (len(payload) if self.stream_mode else 1))
         log.append(an, payload)
         return an
+
+    def publish_many(self, payloads: Sequence[bytes]) -> int:
+        """The same as `publish` for each of them, at a fraction of the cost; the last AN."""
+        if not payloads:
+            return self.log.head
+        if self.stream_mode or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
+            for payload in payloads:
+                self.publish(payload)
+            return self.log.head
+        log = self.log
+        if not log.started:
+            log.start(log.head)
+        log.append_many(range(log.head + 1, log.head + 1 + len(payloads)), payloads)
+        return log.head
 
     def publish_hole(self, until: int) -> None:
         """The feed lost everything up to `until`."""
