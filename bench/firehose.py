@@ -265,16 +265,16 @@ async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -
         got = 0
         while got < packets:
             if batch == 1:
-                # One at a time, as most programs would, up to where memory is looked at.
+                # One at a time, as most programs would, up to where they are looked at.
+                items = []
                 async for item in subscription:
-                    got += 1
-                    _check(item, got, pool)
-                    if got == packets or not got % POOL:
+                    items.append(item)
+                    if len(items) == POOL or got + len(items) == packets:
                         break
             else:
-                for item in await subscription.receive_many():
-                    got += 1
-                    _check(item, got, pool)
+                items = await subscription.receive_many()
+            _check(items, got, pool)
+            got += len(items)
             memory.note(got)
         seconds = time.perf_counter() - began
         complete = got == packets and subscription.statistics().gaps == 0
@@ -283,10 +283,14 @@ async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -
         )
 
 
-def _check(item: object, number: int, pool: list[bytes]) -> None:
-    """The right packet at the right place; a tuple compares faster than its parts."""
-    if item != (number, pool[(number - 1) % POOL]):
-        raise RuntimeError(f"at packet {number}: {item!r:.60}")
+def _check(items: list[dcp.Packet | Any], got: int, pool: list[bytes]) -> None:
+    """The right packets at the right places."""
+    at = got % POOL
+    payloads = pool[at : at + len(items)]
+    if len(payloads) < len(items):
+        payloads += pool[: len(items) - len(payloads)]
+    if items != list(zip(range(got + 1, got + 1 + len(items)), payloads, strict=True)):
+        raise RuntimeError(f"not the packets after {got}: {items!r:.100}")
 
 
 def _draw(rates: dict[str, list[float]], figure: Any) -> None:

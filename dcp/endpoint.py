@@ -40,7 +40,7 @@ from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics
 from dcp.udp import UdpSocket
 
 # Packets handed over between two checkpoints: a checkpoint costs ten times a packet.
-BATCH = 64
+BATCH = 256
 
 
 class Publisher:
