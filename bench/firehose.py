@@ -192,10 +192,11 @@ def bare_receiver(announce: Callable[[Address], None], *, packets: int, size: in
 
 def bare_sender(address: Address, *, packets: int, size: int) -> Result:
     pool = payload_pool(size)
+    rounds = max(1, packets // POOL)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.sendto(b"begin", address)
         cpu = time.process_time()
-        for _ in range(packets // POOL):
+        for _ in range(rounds):
             for payload in pool:
                 sock.sendto(payload, address)
         cpu = time.process_time() - cpu
@@ -207,7 +208,7 @@ def bare_sender(address: Address, *, packets: int, size: int) -> Result:
                 time.sleep(0.001)
         except ConnectionRefusedError:
             pass
-    return {"packets": packets // POOL * POOL, "cpu": cpu}
+    return {"packets": rounds * POOL, "cpu": cpu}
 
 
 # --- DCP --------------------------------------------------------------------------------------------------------------
