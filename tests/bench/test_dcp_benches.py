@@ -43,10 +43,10 @@ def test_latency(document):
         "latency", "--parents", "2", "--loss", "0", "0.5", "--packets", "20", "--interval", "0.05", "--processes", "1"
     )
     assert [(row["loss"], row["timers"]) for row in found["rows"]] == [
-        (0.0, "fixed"),
         (0.0, "adaptive"),
-        (0.5, "fixed"),
+        (0.0, "fixed"),
         (0.5, "adaptive"),
+        (0.5, "fixed"),
     ]
     for row in found["rows"]:
         assert row["parents"] == 2
