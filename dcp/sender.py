@@ -66,7 +66,9 @@ class Sender:
         self._tickets: dict[int, _Ticket] = {}
         self._ticket_of: dict[bytes, int] = {}
         self._next_ticket = 1
-        self._turn: deque[Downlink] = deque()
+        # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
+        self._busy: dict[int, Downlink] = {}
+        self._flushed_head = -1
         self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
         self._refused = 0
         self._silent = 0
@@ -149,7 +151,6 @@ class Sender:
         self.children[link.id] = link
         self._by_nonce[request.nonce] = link
         self._accepts[link.id] = (nonce, reply)
-        self._turn.append(link)
         self._try_accept(link, now, clock=request.clock)
         return link.id
 
@@ -194,6 +195,7 @@ class Sender:
         """A packet from a child whose seal is right. Raises MalformedDatagram only."""
         link.heard_at = now
         link.reset_at = None
+        self._busy[link.id] = link
         body = data[wire.BODY_AT :]
         if flags & wire.NACK:
             nack = control.decode_nack_untrusted(body)
@@ -335,7 +337,7 @@ class Sender:
             return
         del self._by_nonce[link.child_nonce]
         del self._accepts[link.id]
-        self._turn.remove(link)
+        self._busy.pop(link.id, None)
         if link.interest is not None:
             self.log.close_interest(link.interest)
             link.interest = None
@@ -354,6 +356,7 @@ class Sender:
         elif link.reset_at is None:
             link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
             link.handle_probe(now)
+            self._busy[link.id] = link
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -375,6 +378,8 @@ class Sender:
             else:
                 link.fed = self.is_fed
                 link.handle_timeout(now)
+                if link.outbox or link.is_catching_up:
+                    self._busy[link.id] = link
 
     def _is_unconfirmed(self, link: Downlink) -> bool:
         """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
@@ -415,24 +420,27 @@ class Sender:
         out: list[tuple[bytes, Address]] = []
         while self._goodbyes and len(out) < most:
             out.append(self._goodbyes.popleft())
-        idle = 0
-        turn = self._turn
-        while len(out) < most and idle < len(turn):
-            link = turn[0]
-            turn.rotate(-1)
-            idle += 1
+        busy = self._busy
+        if self.log.head != self._flushed_head:
+            self._flushed_head = self.log.head
+            busy.update(self.children)
+        while busy and len(out) < most:
+            link_id, link = next(iter(busy.items()))
+            del busy[link_id]
             for _ in range(min(QUANTUM, most - len(out))):
                 datagram = link.next_datagram(now)
                 if datagram is None:
                     break
                 out.append((datagram, link.address))
-                idle = 0
+            else:
+                busy[link_id] = link  # to the end of the line
         return out
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
         if len(link.outbox) >= MAX_OUTBOX:
             return False
         link.outbox.append(datagram)
+        self._busy[link.id] = link
         return True
 
     # --- looking ------------------------------------------------------------------------------------------------------
