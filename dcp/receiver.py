@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -39,6 +40,8 @@ from dcp.stats import ReceiverStatistics, UplinkStatistics
 from dcp.uplink import Uplink
 
 MAX_OUTBOX = 1024
+# Stretches remembered as asked for. Beyond that only the count of recovered packets suffers.
+MAX_ASKED = 1024
 _COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
@@ -99,7 +102,8 @@ class Receiver:
         self._nacks_here = 0
         """NACKs sent for the present position."""
         self._nacked_at = -1e9
-        self._nacked: list[Range] = []
+        self._asked_for: list[Range] = []
+        """Stretches beyond the position that a NACK was sent for: what comes in them was no first copy."""
         self._nack_at: float | None = None
         self._slow_nack_at: float | None = None
         self._ack_at: float | None = None
@@ -425,7 +429,7 @@ class Receiver:
         if packets:
             if self.stream_mode:
                 packets = _trimmed(packets, position)
-            if self._nacked:
+            if self._asked_for:
                 self._count_recovered(packets)
             counts = self._counts
             counts["packets"] += len(packets)
@@ -462,8 +466,8 @@ class Receiver:
             self._missing_since = None
             self._nack_at = None
         self._nacks_here = 0
-        if self._nacked and self._nacked[-1][1] <= self.position:
-            self._nacked.clear()
+        if self._asked_for:
+            self._asked_for = [stretch for stretch in self._asked_for if stretch[1] > self.position]
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
         self._watch(now)
@@ -492,9 +496,19 @@ class Receiver:
             self._send_ack(link, 0, now)
 
     def _count_recovered(self, packets: Packets) -> None:
+        asked = self._asked_for
         for an, _ in packets:
-            if any(start < an <= end for start, end in self._nacked):
+            index = bisect_left(asked, an, key=_end_of)
+            if index < len(asked) and asked[index][0] < an:
                 self._counts["recovered"] += 1
+
+    def _note_asked(self, ranges: list[Range]) -> None:
+        """Remember it until the position has passed it: a packet that came may still wait in the buffer."""
+        asked = self._asked_for
+        for start, end in ranges:
+            start = max(start, asked[-1][1] if asked else 0)
+            if start < end and len(asked) < MAX_ASKED:
+                asked.append((start, end))
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
@@ -524,8 +538,8 @@ class Receiver:
     def _fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
 
-    def _repeat_delay(self) -> float:
-        """How long to wait for the answer to a NACK."""
+    def _repeat_delay(self, now: float) -> float:
+        """How long to wait for the answer to a NACK. It backs off without limit only while nobody is heard."""
         config = self._config
         if not config.adaptive:
             return config.slow_nack_interval
@@ -533,19 +547,22 @@ class Receiver:
             (link.rtt.timeout(config.min_rto, config.max_rto) for link in self.links.values() if link.up),
             default=config.initial_rtt,
         )
-        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), config.max_rto)
+        longest = config.max_rto
+        if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
+            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
+            longest = max(rto, min(4 * rto, config.keep_alive_interval))
+        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), longest)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
         self._counts["nacks"] += 1
         self._nacks_here += 1
         self._nacked_at = now
-        self._nack_at = now + self._repeat_delay()
+        self._nack_at = now + self._repeat_delay(now)
         ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
         if self._sent_until() > highest:
             ranges.append((highest, self._sent_until()))
-        if ranges:
-            self._nacked = ranges
+        self._note_asked(ranges)
         for link in self.links.values():
             if link.up and link.confirmed_epoch is not None:
                 self._send_nack(link, now)
@@ -873,6 +890,10 @@ class Receiver:
                 for link in self.links.values()
             ),
         )
+
+
+def _end_of(stretch: Range) -> int:
+    return stretch[1]
 
 
 def _payload_bytes(packet: tuple[int, bytes]) -> int:
