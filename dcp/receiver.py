@@ -34,7 +34,7 @@ from dcp.link import Address, clock_of
 from dcp.log import Log
 from dcp.queries import EVERYTHING
 from dcp.rtt import ReorderWindow
-from dcp.serial import QUARTER, extend
+from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics, UplinkStatistics
 from dcp.uplink import Uplink
 
@@ -68,6 +68,8 @@ class Receiver:
     ) -> None:
         if (start is Start.POSITION) != (position is not None):
             raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+        if position is not None and not 0 <= position <= MAX_POSITION:
+            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
         if stream_mode and query != EVERYTHING:
             raise ValueError("a byte stream has no query")
         self.stream = stream

@@ -19,6 +19,7 @@ from dcp.errors import MalformedDatagram
 from dcp.link import Address
 from dcp.log import Log
 from dcp.queries import EVERYTHING
+from dcp.serial import MAX_POSITION
 from dcp.stats import DownlinkStatistics, SenderStatistics
 
 MAX_TICKETS = 256
@@ -89,6 +90,8 @@ class Sender:
             raise ValueError("in stream mode there is no empty packet")
         if an is None:
             an = log.head + (len(payload) if self.stream_mode else 1)
+        if an > MAX_POSITION:
+            raise ValueError(f"ANs end at 2**63 - 1, before {an}")
         if not log.started:
             log.start(an - (len(payload) if self.stream_mode else 1))
         if an <= log.head:
