@@ -65,6 +65,10 @@ class Cursor:
             return None
         covered, edge = log.stretch(position, interest.query)
         if not covered:
+            if self.prev < position:
+                # Nothing matched in (prev, position], and nobody was told: else the child could not place the hole.
+                prev, self.prev = self.prev, position
+                return EmptyClaim(prev, position)
             self.move(log, edge)
             return HoleClaim(position, edge)
         end = min(edge, stop)
