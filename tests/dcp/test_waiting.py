@@ -17,6 +17,7 @@ from dcp.control import Fragment
 from dcp.epochs import QueryChange
 from dcp.errors import PayloadRefused
 from dcp.fragments import MAX_MISSING_RANGES, Assembler
+from dcp.hub import Hub
 from dcp.uplink import Uplink
 
 # --- the reorder buffer -----------------------------------------------------------------------------------------------
@@ -313,9 +314,15 @@ def test_packed_with_a_dictionary_that_we_lack():
         Compressor().unpack_untrusted(packed)
 
 
-def test_a_packet_of_exactly_the_limit_passes():
+def test_a_payload_of_exactly_a_mebibyte_fits_with_its_envelope():
+    """Found by reading: the envelope's byte made the largest payload too large to publish."""
     payload = random.Random(1).randbytes(1 << 20)
-    assert Compressor().unpack_untrusted(Compressor().pack(payload)) == payload
+    packed = Compressor().pack(payload)
+    sender = Hub(rng=random.Random(1)).serve("s")
+    assert sender.publish(packed) == 1
+    assert Compressor().unpack_untrusted(packed) == payload
+    with pytest.raises(ValueError, match="at most"):
+        sender.publish(packed + b"x")
 
 
 def test_senseless_compressors():
