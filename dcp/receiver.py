@@ -320,6 +320,8 @@ class Receiver:
         if self.position is None:
             return
         if keep_alive.claim:
+            if self.stream_mode and keep_alive.highest > keep_alive.previous:
+                raise MalformedDatagram("mode", "nothing is pruned from a byte stream")
             link.heard_claim = True
             if keep_alive.epoch == self.epoch:
                 link.sent_until = max(link.sent_until, keep_alive.previous)
@@ -386,8 +388,7 @@ class Receiver:
                 self._old(link, len(packets), now)
             return
         if prev > position:
-            if not self.stream_mode or packets:
-                self._buffer.add(epoch, prev, an, packets)
+            self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
         if self._deliver and len(self._ready) >= self._config.max_ready_packets:

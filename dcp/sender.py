@@ -98,6 +98,8 @@ class Sender:
             raise ValueError(f"ANs must rise: {an} is not above {log.head}")
         if not contiguous:
             log.hole(an - (len(payload) if self.stream_mode else 1))
+        elif self.stream_mode and an != log.head + len(payload):
+            raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
         log.append(an, payload)
         return an
 
