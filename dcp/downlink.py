@@ -120,6 +120,9 @@ class Downlink(Link):
         stale_before = self._sent_before(now - self.rtt.smoothed)
         ranges = list(missing)
         beyond = max(highest, position)
+        if missing:
+            # A full list may have left something out: then nothing is known beyond its last stretch.
+            self.window.heard_of(beyond if len(missing) < control.MAX_RANGES else missing[-1][1], missing)
         if stale_before > beyond:
             ranges.append((beyond, stale_before))  # sent more than a round trip ago, and never heard of
         if not ranges and head <= position:

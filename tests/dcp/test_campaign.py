@@ -45,6 +45,12 @@ def test_one_receiver_soak(first):
         Diversity(seed).run()
 
 
+@pytest.mark.parametrize("seed", [291, 301])
+def test_at_half_loss_the_one_sender_that_is_left_keeps_up_with_the_stream(seed):
+    """Found here: one lost packet held all that was sent after it in the window, and the stream fell behind for good."""
+    Diversity(seed).run()
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_seed_repeats_exactly(seed):
     first, second = Diversity(seed, duration=2.0).run(), Diversity(seed, duration=2.0).run()

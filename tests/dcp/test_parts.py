@@ -133,6 +133,24 @@ def test_window_accounts_for_every_byte(steps):
         assert window.is_open == (window.bytes < window.size and window.packets < window.room)
 
 
+@given(
+    st.lists(st.integers(1, 4), max_size=30),
+    st.integers(0, 60),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=6),
+)
+def test_what_a_nack_does_not_miss_is_no_longer_under_way(steps, until, missing):
+    window = SendWindow(Config(), room=100)
+    ranges = [(start, min(start + length, until)) for start, length in missing if start < until]
+    an, flight = 0, {}
+    for step in steps:
+        an += step
+        flight[an] = step
+        window.sent(an, step, 1)
+    window.heard_of(until, ranges)
+    left = {an: size for an, size in flight.items() if an > until or any(a < an <= b for a, b in ranges)}
+    assert (window.bytes, window.packets) == (sum(left.values()), len(left))
+
+
 def test_the_window_shrinks_once_a_round_trip():
     window = SendWindow(Config(), room=100)
     size = window.size
