@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from dcp.control import MAX_PACKET_BYTES
+from dcp.control import MAX_PAYLOAD_BYTES
 from dcp.errors import PayloadRefused
 
 PLAIN: Final = 0x00
@@ -47,7 +47,7 @@ class Compressor:
             packed, mark = self._zstd_pack(payload), b"\x03" if self._dictionary else b"\x02"
         return mark + packed if len(packed) < len(payload) else b"\x00" + payload
 
-    def unpack_untrusted(self, envelope: bytes, *, limit: int = MAX_PACKET_BYTES) -> bytes:
+    def unpack_untrusted(self, envelope: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         """The payload. A bomb is refused before it is unpacked; raises PayloadRefused only."""
         if not envelope:
             raise PayloadRefused("an empty envelope")

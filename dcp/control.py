@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from dcp.errors import MalformedDatagram
+from dcp.serial import MAX_POSITION
 
 
 class OpenType(IntEnum):
@@ -65,13 +66,21 @@ MAX_STREAM_BYTES: Final = 128
 MAX_QUERY_BYTES: Final = 60_000
 MAX_HELLO_BYTES: Final = 4_096
 MAX_RANGES: Final = 64
-MAX_PACKET_BYTES: Final = 1 << 20
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+MAX_PACKET_BYTES: Final = MAX_PAYLOAD_BYTES + 1  # with the byte of its envelope
 MAX_FRAGMENT_RANGES: Final = 64
 COOKIE_BYTES: Final = 16
 NONCE_BYTES: Final = 16
 NO_COOKIE: Final = bytes(COOKIE_BYTES)
 
 Range = tuple[int, int]
+
+
+def _check_positions(*positions: int) -> None:
+    """A position beyond the last one would overflow somewhere later, far from whoever sent it."""
+    if max(positions) > MAX_POSITION:
+        raise MalformedDatagram("position", f"{max(positions)}")
+
 
 # --- times, in every acknowledgment, NACK and keep-alive -------------------------------------------------------------
 # Sender's clock in units of 0.1 ms (wraps), the other side's clock as last heard (0: nothing yet), how long that was
@@ -123,6 +132,7 @@ def decode_acknowledgment_untrusted(body: bytes) -> Acknowledgment:
     if len(body) < _ACK.size:
         raise MalformedDatagram("short", "acknowledgment")
     clock, echo, hold, epoch, position, room = _ACK.unpack_from(body)
+    _check_positions(position)
     return Acknowledgment(Times(clock, echo, hold), epoch, position, room)
 
 
@@ -141,6 +151,7 @@ def decode_nack_untrusted(body: bytes) -> Nack:
     if len(body) < at + _NACK.size:
         raise MalformedDatagram("short", "NACK")
     highest, ranges, pieces = _NACK.unpack_from(body, at)
+    _check_positions(highest)
     at += _NACK.size
     if ranges > MAX_RANGES or pieces > MAX_FRAGMENT_RANGES:
         raise MalformedDatagram("limit", "NACK with too many ranges")
@@ -192,6 +203,7 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     if len(body) < _KEEP_ALIVE.size:
         raise MalformedDatagram("short", "keep-alive")
     clock, echo, hold, epoch, status, previous, highest = _KEEP_ALIVE.unpack_from(body)
+    _check_positions(highest)
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
     fed, claim, start = bool(status & _FED), bool(status & _CLAIM), bool(status & _START)
@@ -315,6 +327,7 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
     rest = body[layout.size :]
     if kind == ControlType.HOLE:
         hole = Hole(*fields)
+        _check_positions(hole.end)
         if hole.start >= hole.end:
             raise MalformedDatagram("range", "hole")
         return hole
@@ -327,7 +340,9 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
         if len(rest) > MAX_QUERY_BYTES:
             raise MalformedDatagram("limit", "query")
         return Prepare(fields[0], rest)
-    return Prepared(*fields)
+    prepared = Prepared(*fields)
+    _check_positions(prepared.since)
+    return prepared
 
 
 _CONTROL_TYPES = frozenset(int(kind) for kind in ControlType)
@@ -446,7 +461,9 @@ def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
     if kind == OpenType.CHALLENGE:
         return Challenge._make(fields)
     if kind == OpenType.ACCEPT:
-        return Accept._make((*fields, rest))
+        accept = Accept._make((*fields, rest))
+        _check_positions(accept.start, accept.head)
+        return accept
     if kind == OpenType.REFUSE:
         return Refuse._make((*fields, rest))
     if kind == OpenType.RESET:
@@ -468,7 +485,9 @@ def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
     if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
         raise MalformedDatagram("start", f"{head[5]!r}")
     stream, rest = rest[:stream_bytes], rest[stream_bytes:]
-    return Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    request = Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    _check_positions(request.position)
+    return request
 
 
 _OPENING: dict[int, struct.Struct] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dcp.log import Interest, Log
+from dcp.queries import EVERYTHING
 from dcp.serial import QUARTER
 
 
@@ -28,6 +29,13 @@ class EmptyClaim(NamedTuple):
     until: int
 
 
+class BytesClaim(NamedTuple):
+    """Of a byte stream: the bytes in (start, start + len(data)] are these."""
+
+    start: int
+    data: bytes
+
+
 class HoleClaim(NamedTuple):
     """(start, end] can't be supplied."""
 
@@ -35,7 +43,7 @@ class HoleClaim(NamedTuple):
     end: int
 
 
-Claim = DataClaim | EmptyClaim | HoleClaim
+Claim = DataClaim | BytesClaim | EmptyClaim | HoleClaim
 
 
 class Cursor:
@@ -65,6 +73,10 @@ class Cursor:
             return None
         covered, edge = log.stretch(position, interest.query)
         if not covered:
+            if self.prev < position:
+                # Nothing matched in (prev, position], and nobody was told: else the child could not place the hole.
+                prev, self.prev = self.prev, position
+                return EmptyClaim(prev, position)
             self.move(log, edge)
             return HoleClaim(position, edge)
         end = min(edge, stop)
@@ -99,3 +111,33 @@ class Cursor:
         if edge == end and end < limit:
             self.prev = end  # the edge of what is covered: beyond it no claim may reach back over it
         return EmptyClaim(prev, end)
+
+    def next_bytes(self, log: Log, *, limit: int, room: int) -> BytesClaim | HoleClaim | None:
+        """The same for a byte stream: up to `room` bytes, wherever the chunks in the log begin and end.
+
+        Nothing is ever pruned from a byte stream, so there is no empty claim: a stretch has bytes or is a hole.
+        """
+        position = self.position
+        stop = min(limit, log.head)
+        if position >= stop:
+            return None
+        covered, edge = log.stretch(position, EVERYTHING)
+        if not covered:
+            self.move(log, edge)
+            return HoleClaim(position, edge)
+        end = min(edge, stop, position + room)
+        base, ans, payloads = log.columns()
+        index = max(self._ordinal, log.first_ordinal) - base
+        parts: list[bytes] = []
+        at = position
+        while at < end:
+            an = ans[index]
+            if an > at:
+                start = an - len(payloads[index])
+                parts.append(payloads[index][at - start : end - start])
+                at = min(an, end)
+            if an <= at:
+                index += 1
+        self._ordinal = base + index
+        self.position = self.prev = at
+        return BytesClaim(position, b"".join(parts))

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dcp import control, wire
 from dcp.config import Config
 from dcp.control import Range
-from dcp.cursor import Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
+from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
 from dcp.link import Address, Link
 from dcp.log import Interest, Log
 from dcp.rtt import Pace
@@ -133,6 +133,9 @@ class Downlink(Link):
         stale_before = self._sent_before(now - self.rtt.smoothed)
         ranges = list(missing)
         beyond = max(highest, position)
+        if missing:
+            # A full list may have left something out: then nothing is known beyond its last stretch.
+            self.window.heard_of(beyond if len(missing) < control.MAX_RANGES else missing[-1][1], missing)
         if stale_before > beyond:
             ranges.append((beyond, stale_before))  # sent more than a round trip ago, and never heard of
         if not ranges and head <= position:
@@ -202,27 +205,30 @@ class Downlink(Link):
             return None  # far behind the child: a keep-alive with 64-bit positions, and no 32-bit claim (rule S3)
         while self._repairs:
             cursor, end = self._repairs[0]
-            claim = cursor.next_claim(
-                log, self.interest, limit=min(end, self._limit()), room=self._payload_room(), max_packets=256
-            )
+            claim = self._next_claim(cursor, self.interest, limit=min(end, self._limit()), max_packets=256)
             if claim is None:
                 self._repairs.popleft()
                 continue
             if isinstance(claim, DataClaim):
                 self.stats_retransmitted += len(claim.packets)
+            elif isinstance(claim, BytesClaim):
+                self.stats_retransmitted += 1
             return self._encode_claim(claim, now, live=False)
         if not self.window.is_open or not self.cursor.has_more(log, self._limit()):
             return None
         if self.is_catching_up and not self._pacer.allows(now, self._catch_up_rate()):
             return None
         room_packets = self.window.room - self.window.packets
-        claim = self.cursor.next_claim(
-            log, self.interest, limit=self._limit(), room=self._payload_room(), max_packets=max(1, room_packets)
-        )
+        claim = self._next_claim(self.cursor, self.interest, limit=self._limit(), max_packets=max(1, room_packets))
         if claim is None:
             self.caught_up = True
             return None
         return self._encode_claim(claim, now, live=True)
+
+    def _next_claim(self, cursor: Cursor, interest: Interest, *, limit: int, max_packets: int) -> Claim | None:
+        if self.stream_mode:
+            return cursor.next_bytes(self._log, limit=limit, room=self._payload_room())
+        return cursor.next_claim(self._log, interest, limit=limit, room=self._payload_room(), max_packets=max_packets)
 
     def _encode_claim(self, claim: Claim, now: float, *, live: bool) -> bytes:
         if isinstance(claim, HoleClaim):
@@ -231,16 +237,18 @@ class Downlink(Link):
         if isinstance(claim, EmptyClaim):
             self._sent(now)
             return self._keep_alive(claim.prev, claim.until, now)
-        prev, packets = claim
-        an = packets[-1][0]
+        if isinstance(claim, BytesClaim):
+            an, size, count = claim.start + len(claim.data), len(claim.data), 1
+        else:
+            an, count = claim.packets[-1][0], len(claim.packets)
+            size = sum(len(payload) for _, payload in claim.packets)
         flags = 0
-        size = sum(len(payload) for _, payload in packets)
         if live:
-            self.pace.tick(now, len(packets))
-            self._packets_since_ask += len(packets)
+            self.pace.tick(now, count)
+            self._packets_since_ask += count
             self._bytes_since_ask += size
-            self.window.sent(an, size, len(packets))
-            self.stats_packets += len(packets)
+            self.window.sent(an, size, count)
+            self.stats_packets += count
             self.stats_bytes += size
             if not self._marks or self._marks[-1][1] < now:
                 if len(self._marks) >= MAX_MARKS:
@@ -248,14 +256,14 @@ class Downlink(Link):
                 self._marks.append((an, now))
             if self._must_ask():
                 flags |= wire.ACK_REQUEST
-                self._ask(an, now)
+                self._ask(claim.start + 1 if isinstance(claim, BytesClaim) else an, now)
             if self.is_catching_up:
                 self._pacer.spent(size)
         self._sent(now)
-        if self.stream_mode:
+        if isinstance(claim, BytesClaim):
             # As in the paper: AN is the number of the first byte, previous AN that of the last byte before it.
-            start = an - size
-            return self.encode(flags | wire.STREAM, start + 1, start, b"".join(payload for _, payload in packets))
+            return self.encode(flags | wire.STREAM, claim.start + 1, claim.start, claim.data)
+        prev, packets = claim
         if len(packets) == 1:
             payload = packets[0][1]
             if len(payload) > self._payload_room():

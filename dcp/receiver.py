@@ -35,7 +35,7 @@ from dcp.link import Address, clock_of
 from dcp.log import Log
 from dcp.queries import EVERYTHING
 from dcp.rtt import ReorderWindow
-from dcp.serial import QUARTER, extend
+from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics, UplinkStatistics
 from dcp.uplink import Uplink
 
@@ -71,6 +71,8 @@ class Receiver:
     ) -> None:
         if (start is Start.POSITION) != (position is not None):
             raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+        if position is not None and not 0 <= position <= MAX_POSITION:
+            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
         if stream_mode and query != EVERYTHING:
             raise ValueError("a byte stream has no query")
         self.stream = stream
@@ -335,6 +337,8 @@ class Receiver:
                 self._consider_start(link, now)
             return
         if keep_alive.claim:
+            if self.stream_mode and keep_alive.highest > keep_alive.previous:
+                raise MalformedDatagram("mode", "nothing is pruned from a byte stream")
             link.heard_claim = True
             if keep_alive.epoch == self.epoch:
                 link.sent_until = max(link.sent_until, keep_alive.previous)
@@ -401,8 +405,7 @@ class Receiver:
                 self._old(link, len(packets), now)
             return
         if prev > position:
-            if not self.stream_mode or packets:
-                self._buffer.add(epoch, prev, an, packets)
+            self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
         if self._deliver and len(self._ready) >= self._config.max_ready_packets:

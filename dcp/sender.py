@@ -19,6 +19,7 @@ from dcp.errors import MalformedDatagram
 from dcp.link import Address
 from dcp.log import Log
 from dcp.queries import EVERYTHING
+from dcp.serial import MAX_POSITION
 from dcp.stats import DownlinkStatistics, SenderStatistics
 
 MAX_TICKETS = 256
@@ -91,12 +92,16 @@ class Sender:
             raise ValueError("in stream mode there is no empty packet")
         if an is None:
             an = log.head + (len(payload) if self.stream_mode else 1)
+        if an > MAX_POSITION:
+            raise ValueError(f"ANs end at 2**63 - 1, before {an}")
         if not log.started:
             log.start(an - (len(payload) if self.stream_mode else 1))
         if an <= log.head:
             raise ValueError(f"ANs must rise: {an} is not above {log.head}")
         if not contiguous:
             log.hole(an - (len(payload) if self.stream_mode else 1))
+        elif self.stream_mode and an != log.head + len(payload):
+            raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
         log.append(an, payload)
         return an
 
