@@ -81,9 +81,12 @@ def run(args: argparse.Namespace) -> Report:
             "sender_growth_bytes": long["sender"]["growth"],
             "receiver_rss_bytes": long["rss"],
             "receiver_growth_bytes": long["growth"],
+            "sender_growth_in_second_half_bytes": long["sender"]["late_growth"],
+            "receiver_growth_in_second_half_bytes": long["late_growth"],
         },
     }
     growth = max(long["growth"], long["sender"]["growth"])
+    late_growth = max(long["late_growth"], long["sender"]["late_growth"])
     return Report(
         name="firehose",
         data=data,
@@ -111,13 +114,19 @@ def run(args: argparse.Namespace) -> Report:
         ],
         notes=(
             f"memory over {args.packets:,} packets, after a warm-up of {data['memory']['warm_up_packets']:,}:"
-            f" sender {long['sender']['rss'] / 1e6:.1f} MB, grown by {long['sender']['growth'] / 1e6:.2f} MB;"
-            f" receiver {long['rss'] / 1e6:.1f} MB, grown by {long['growth'] / 1e6:.2f} MB",
+            f" sender {long['sender']['rss'] / 1e6:.1f} MB, grown by {long['sender']['growth'] / 1e6:.2f} MB"
+            f" ({long['sender']['late_growth'] / 1e6:.2f} in the second half);"
+            f" receiver {long['rss'] / 1e6:.1f} MB, grown by {long['growth'] / 1e6:.2f} MB"
+            f" ({long['late_growth'] / 1e6:.2f} in the second half)",
         ),
         targets=[
             Target("everything in order", data["delivered_in_order"], "every payload compared with the one sent"),
             Target("ratio to bare >= 1.0", ratio >= 1.0, f"{ratio:.2f}"),
-            Target("memory is flat", growth <= FLAT_BYTES, f"{growth / 1e6:.2f} MB after warm-up, at most 8.4 MB"),
+            Target(
+                "memory is flat",
+                growth <= FLAT_BYTES and late_growth <= FLAT_BYTES // 4,
+                f"{growth / 1e6:.2f} MB after warm-up (8.4 allowed), {late_growth / 1e6:.2f} in the second half (2.1)",
+            ),
         ],
         draw=partial(_draw, rates),
     )
@@ -150,25 +159,33 @@ def rss() -> int:
 
 
 class Memory:
-    """How far the resident memory rose above what it was when the warm-up ended."""
+    """How far the resident memory rises after the warm-up, and how far in the second half of the run alone.
+
+    The first may be the allocator settling; what leaks goes on rising.
+    """
 
     def __init__(self, packets: int) -> None:
-        self._warm_at = min(WARM_UP, packets // 2)
-        self._next_at = self._warm_at
-        self._step = max(1, packets // 100)
-        self._warm: int | None = None
-        self._most = 0
+        self._warm_at = self._next_at = min(WARM_UP, packets // 2)
+        self._half_at = (self._warm_at + packets) // 2
+        self._step = max(1, packets // 200)
+        self._warm = 0
+        self._most = [0, 0]
 
     def note(self, packets: int) -> None:
         if packets >= self._next_at:
             self._next_at = packets + self._step
             now = rss()
-            if self._warm is None:
-                self._warm = now
-            self._most = max(self._most, now)
+            self._warm = self._warm or now
+            half = packets >= self._half_at
+            self._most[half] = max(self._most[half], now)
 
     def result(self) -> Result:
-        return {"rss": self._most, "growth": self._most - (self._warm or self._most)}
+        first, second = self._most
+        return {
+            "rss": max(first, second),
+            "growth": max(first, second) - self._warm,
+            "late_growth": max(0, second - first),
+        }
 
 
 # --- the bare loop ----------------------------------------------------------------------------------------------------
@@ -192,10 +209,11 @@ def bare_receiver(announce: Callable[[Address], None], *, packets: int, size: in
 
 def bare_sender(address: Address, *, packets: int, size: int) -> Result:
     pool = payload_pool(size)
+    rounds = max(1, packets // POOL)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.sendto(b"begin", address)
         cpu = time.process_time()
-        for _ in range(packets // POOL):
+        for _ in range(rounds):
             for payload in pool:
                 sock.sendto(payload, address)
         cpu = time.process_time() - cpu
@@ -207,7 +225,7 @@ def bare_sender(address: Address, *, packets: int, size: int) -> Result:
                 time.sleep(0.001)
         except ConnectionRefusedError:
             pass
-    return {"packets": packets // POOL * POOL, "cpu": cpu}
+    return {"packets": rounds * POOL, "cpu": cpu}
 
 
 # --- DCP --------------------------------------------------------------------------------------------------------------
@@ -265,16 +283,16 @@ async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -
         got = 0
         while got < packets:
             if batch == 1:
-                # One at a time, as most programs would, up to where memory is looked at.
+                # One at a time, as most programs would, up to where they are looked at.
+                items = []
                 async for item in subscription:
-                    got += 1
-                    _check(item, got, pool)
-                    if got == packets or not got % POOL:
+                    items.append(item)
+                    if len(items) == POOL or got + len(items) == packets:
                         break
             else:
-                for item in await subscription.receive_many():
-                    got += 1
-                    _check(item, got, pool)
+                items = await subscription.receive_many()
+            _check(items, got, pool)
+            got += len(items)
             memory.note(got)
         seconds = time.perf_counter() - began
         complete = got == packets and subscription.statistics().gaps == 0
@@ -283,10 +301,14 @@ async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -
         )
 
 
-def _check(item: object, number: int, pool: list[bytes]) -> None:
-    """The right packet at the right place; a tuple compares faster than its parts."""
-    if item != (number, pool[(number - 1) % POOL]):
-        raise RuntimeError(f"at packet {number}: {item!r:.60}")
+def _check(items: list[dcp.Packet | Any], got: int, pool: list[bytes]) -> None:
+    """The right packets at the right places."""
+    at = got % POOL
+    payloads = pool[at : at + len(items)]
+    if len(payloads) < len(items):
+        payloads += pool[: len(items) - len(payloads)]
+    if items != list(zip(range(got + 1, got + 1 + len(items)), payloads, strict=True)):
+        raise RuntimeError(f"not the packets after {got}: {items!r:.100}")
 
 
 def _draw(rates: dict[str, list[float]], figure: Any) -> None:

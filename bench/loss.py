@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ import trio
 
 import dcp
 from bench._mesh import Star, open_star
+from bench._processes import Result, run_all
 from bench.report import Report, Target, progress
 from dcp.testing.conditions import Conditions
 
@@ -29,6 +31,7 @@ BOUND = 0.01
 TRAIN = 100
 PAYLOAD_BYTES = 300
 MIN_PACKETS = 2_000
+TRAINS_A_JOB = 20
 
 CONFIG = dcp.Config(
     loopback_datagram_bytes=512,  # room for one packet of ours, not for two
@@ -52,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="packets of a cell: so many that an error of 0.01 is this many standard deviations (%(default)s)",
     )
     parser.add_argument("--packets", type=int, help="packets of every cell, in place of what --deviations asks for")
-    parser.add_argument("--at-once", type=int, default=24, help="meshes that run at the same time (%(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="that share the meshes (%(default)s)")
+    parser.add_argument("--at-once", type=int, default=16, help="meshes at the same time in each (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
 
 
@@ -75,6 +79,17 @@ class Cell:
         return self.lost / self.packets
 
 
+@dataclass(frozen=True)
+class Job:
+    """Some trains of one cell, over one mesh."""
+
+    cell: int
+    parents: int
+    loss: float
+    trains: int
+    seed: int
+
+
 def packets_for(parents: int, loss: float, deviations: float) -> int:
     """Enough packets that an error of BOUND is so many standard deviations of the binomial, in whole trains."""
     p = loss**parents
@@ -87,7 +102,13 @@ def run(args: argparse.Namespace) -> Report:
         for parents in args.parents
         for loss in args.loss
     ]
-    trio.run(_measure, cells, args.at_once, args.seed)
+    progress(f"{sum(cell.wanted for cell in cells):,} packets, {len(cells)} cells")
+    jobs = _jobs(cells, args.seed)
+    shares = [jobs[number :: args.processes] for number in range(min(args.processes, len(jobs)))]
+    for result in run_all(measure, [{"jobs": share, "at_once": args.at_once} for share in shares]):
+        for cell, packets, lost in result["counts"]:
+            cells[cell].packets += packets
+            cells[cell].lost += lost
     worst = max(abs(cell.measured - cell.theory) for cell in cells)
     return Report(
         name="loss",
@@ -112,28 +133,36 @@ def run(args: argparse.Namespace) -> Report:
     )
 
 
-async def _measure(cells: list[Cell], at_once: int, seed: int) -> None:
-    """Several meshes at a time, the cells with the most packets first; each mesh carries some trains of one cell."""
-    trains = [cell for cell in cells for _ in range(math.ceil(cell.wanted / TRAIN))]
-    share = max(1, math.ceil(len(trains) / (at_once * 8)))
-    jobs = [trains[i : i + share] for i in range(0, len(trains), share)]
-    jobs.sort(key=lambda job: -job[0].loss / job[0].parents)
-    total = len(trains)
-    progress(f"{total * TRAIN:,} packets, {len(cells)} cells")
+def _jobs(cells: list[Cell], seed: int) -> list[Job]:
+    """The slowest first: those with much to recover take longest for a train."""
+    jobs: list[Job] = []
+    for number, cell in enumerate(cells):
+        trains = math.ceil(cell.wanted / TRAIN)
+        for begin in range(0, trains, TRAINS_A_JOB):
+            some = min(TRAINS_A_JOB, trains - begin)
+            jobs.append(Job(number, cell.parents, cell.loss, some, seed * 100_003 + len(jobs)))
+    return sorted(jobs, key=lambda job: -job.loss / job.parents)
+
+
+def measure(*, jobs: list[Job], at_once: int) -> Result:
+    return trio.run(_measure, jobs, at_once)
+
+
+async def _measure(jobs: list[Job], at_once: int) -> Result:
+    """(cell, packets, lost) of each job, several of them at a time."""
     # One train at a time on its way: a first copy that waits behind others' would be taken for lost.
     track = trio.Lock()
-    meter = _Meter(total)
-    queue = iter(enumerate(jobs))
+    meter = _Meter(sum(job.trains for job in jobs))
+    queue = iter(jobs)
+    counts: list[tuple[int, int, int]] = []
 
     async def work() -> None:
-        for number, job in queue:
-            for cell in dict.fromkeys(map(id, job)):
-                same = [c for c in job if id(c) == cell]
-                await _carry_trains(same[0], len(same), seed * 100_003 + number, track, meter)
+        counts.extend([await _carry_trains(job, track, meter) for job in queue])
 
     async with trio.open_nursery() as nursery:
-        for _ in range(min(at_once, len(jobs))):
+        for _ in range(at_once):
             nursery.start_soon(work)
+    return {"counts": counts}
 
 
 class _Meter:
@@ -144,23 +173,23 @@ class _Meter:
 
     def tick(self) -> None:
         self._done += 1
-        if trio.current_time() - self._told_at > 5:
+        if trio.current_time() - self._told_at > 10:
             self._told_at = trio.current_time()
-            progress(f"{self._done / self._total:4.0%}")
+            progress(f"process {os.getpid()}: {self._done / self._total:4.0%}")
 
 
-async def _carry_trains(cell: Cell, trains: int, seed: int, track: trio.Lock, meter: _Meter) -> None:
-    async with open_star(cell.parents, Conditions(delay=0.001, loss=cell.loss), CONFIG, seed=seed) as star:
-        for number in range(trains):
+async def _carry_trains(job: Job, track: trio.Lock, meter: _Meter) -> tuple[int, int, int]:
+    conditions = Conditions(delay=0.001, loss=job.loss)
+    async with open_star(job.parents, conditions, CONFIG, seed=job.seed) as star:
+        for number in range(job.trains):
             async with track:
                 await _send_train(star, number)
             await _receive_train(star, number)
             meter.tick()
         counts = star.subscription.statistics()
-        if counts.packets != trains * TRAIN or counts.gaps:
+        if counts.packets != job.trains * TRAIN or counts.gaps:
             raise RuntimeError(f"not everything was delivered: {counts}")
-        cell.packets += counts.packets
-        cell.lost += counts.recovered
+        return job.cell, counts.packets, counts.recovered
 
 
 async def _send_train(star: Star, number: int) -> None:

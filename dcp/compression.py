@@ -9,12 +9,14 @@ shared by the stream is what makes small packets small: alone, one compresses ha
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 from dcp.control import MAX_PAYLOAD_BYTES
 from dcp.errors import PayloadRefused
 
 PLAIN: Final = 0x00
+PLAIN_MARK: Final = b"\x00"
 ZLIB: Final = 0x01
 ZSTD: Final = 0x02
 ZSTD_DICTIONARY: Final = 0x03
@@ -46,6 +48,11 @@ class Compressor:
         else:
             packed, mark = self._zstd_pack(payload), b"\x03" if self._dictionary else b"\x02"
         return mark + packed if len(packed) < len(payload) else b"\x00" + payload
+
+    def pack_many(self, payloads: Iterable[bytes]) -> list[bytes]:
+        if self.kind == "none":
+            return [PLAIN_MARK + payload for payload in payloads]
+        return [self.pack(payload) for payload in payloads]
 
     def unpack_untrusted(self, envelope: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         """The payload. A bomb is refused before it is unpacked; raises PayloadRefused only."""

@@ -42,7 +42,7 @@ class Config:
     """The first keep-alive after a packet, which is what finds the loss of a tail, comes no sooner."""
     ack_interval: float = 0.3
     """A receiver acknowledges unasked at least so often, which keeps the sender's window and liveness fresh."""
-    ack_every_packets: int = 64
+    ack_every_packets: int = 256
     """A sender asks for an acknowledgment after so many packets at the latest (a quarter of the window at most)."""
 
     # --- giving up

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import chain
+from operator import sub
 from typing import Final, NamedTuple
 
 from dcp.errors import MalformedDatagram
@@ -217,12 +219,12 @@ _TYPE_BUNDLE = bytes((ControlType.BUNDLE,))
 
 
 def encode_bundle(prev: int, packets: Sequence[tuple[int, bytes]]) -> bytes:
-    parts = [_TYPE_BUNDLE]
-    pack = ENTRY.pack
-    for an, payload in packets:
-        parts.append(pack(an - prev, len(payload)))
-        parts.append(payload)
-        prev = an
+    ans, payloads = zip(*packets, strict=True)
+    steps = map(sub, ans, chain((prev,), ans))
+    parts: list[bytes] = [b""] * (2 * len(packets) + 1)
+    parts[0] = _TYPE_BUNDLE
+    parts[1::2] = map(ENTRY.pack, steps, map(len, payloads))
+    parts[2::2] = payloads
     return b"".join(parts)
 
 
@@ -232,19 +234,19 @@ def decode_bundle_untrusted(data: bytes, at: int, prev: int) -> list[tuple[int, 
     unpack = ENTRY.unpack_from
     size = len(data)
     add = packets.append
-    while at < size:
-        if at + 6 > size:
-            raise MalformedDatagram("short", "bundle entry")
-        step, length = unpack(data, at)
-        at += 6
-        end = at + length
-        if step == 0 or end > size:
-            raise MalformedDatagram("bundle", "entry")
-        prev += step
-        add((prev, data[at:end]))
-        at = end
-    if not packets:
-        raise MalformedDatagram("bundle", "empty")
+    try:
+        while at < size:
+            step, length = unpack(data, at)
+            if not step:
+                raise MalformedDatagram("bundle", "two packets with one AN")
+            prev += step
+            at += 6
+            add((prev, data[at : at + length]))
+            at += length
+    except struct.error:
+        raise MalformedDatagram("short", "bundle entry") from None
+    if at > size or not packets:
+        raise MalformedDatagram("bundle", "cut off, or empty")
     return packets
 
 

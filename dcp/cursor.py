@@ -8,11 +8,16 @@ keep-alives between can still take the next packet.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
+from dcp.control import ENTRY
 from dcp.log import Interest, Log
 from dcp.queries import EVERYTHING
 from dcp.serial import QUARTER
+
+# Between two packets of a bundle: 32 bits.
+MAX_STEP = 0xFFFFFFFF
 
 
 class DataClaim(NamedTuple):
@@ -81,28 +86,12 @@ class Cursor:
             return HoleClaim(position, edge)
         end = min(edge, stop)
         prev = self.prev
-        packets: list[tuple[int, bytes]] = []
-        size = 0
-        last_an = prev
-        base, ans, payloads = log.columns()
-        index = max(self._ordinal, log.first_ordinal) - base
-        everything = interest.slot is None
-        while index < len(ans):
-            an = ans[index]
-            if an > end:
-                break
-            # At or below the position: squelched ahead of the log, which has grown since.
-            if an > position and (everything or log.wanted(interest, base + index)):
-                payload = payloads[index]
-                size += 6 + len(payload)
-                if packets and (size > room or len(packets) >= max_packets or an - last_an > 0xFFFFFFFF):
-                    break
-                packets.append((an, payload))
-                last_an = an
-            index += 1
-        self._ordinal = base + index
+        if interest.slot is None:
+            packets = self._next_of_all(log, end, room, max_packets)
+        else:
+            packets = self._next_wanted(log, interest, end, room, max_packets)
         if packets:
-            self.position = self.prev = last_an
+            self.position = self.prev = packets[-1][0]
             # A true claim may always be made narrower: 32 bits can't say one wider than a quarter of their space.
             return DataClaim(max(prev, packets[0][0] - QUARTER), packets)
         self.position = end
@@ -126,7 +115,7 @@ class Cursor:
             self.move(log, edge)
             return HoleClaim(position, edge)
         end = min(edge, stop, position + room)
-        base, ans, payloads = log.columns()
+        base, ans, payloads, _ = log.columns()
         index = max(self._ordinal, log.first_ordinal) - base
         parts: list[bytes] = []
         at = position
@@ -141,3 +130,39 @@ class Cursor:
         self._ordinal = base + index
         self.position = self.prev = at
         return BytesClaim(position, b"".join(parts))
+
+    def _next_of_all(self, log: Log, end: int, room: int, max_packets: int) -> list[tuple[int, bytes]]:
+        """For who wants everything, without looking at each packet."""
+        base, ans, payloads, weights = log.columns()
+        first = max(self._ordinal, log.first_ordinal) - base
+        if first < len(ans) and ans[first] <= self.position:
+            first = bisect_right(ans, self.position, first)  # squelched ahead of the log, which has grown since
+        fitting = bisect_right(weights, weights[first] + room, first) - 1
+        last = min(bisect_right(ans, end, first), first + max_packets, max(fitting, first + 1))
+        if last > first and ans[last - 1] - ans[first] > MAX_STEP:
+            last = first + 1  # a step may be too wide for a bundle: one by one then
+        self._ordinal = base + last
+        return list(zip(ans[first:last], payloads[first:last], strict=True))
+
+    def _next_wanted(
+        self, log: Log, interest: Interest, end: int, room: int, max_packets: int
+    ) -> list[tuple[int, bytes]]:
+        packets: list[tuple[int, bytes]] = []
+        base, ans, payloads, _ = log.columns()
+        index = max(self._ordinal, log.first_ordinal) - base
+        size = last_an = 0
+        while index < len(ans):
+            an = ans[index]
+            if an > end:
+                break
+            # At or below the position: squelched ahead of the log, which has grown since.
+            if an > self.position and log.wanted(interest, base + index):
+                payload = payloads[index]
+                size += ENTRY.size + len(payload)
+                if packets and (size > room or len(packets) >= max_packets or an - last_an > MAX_STEP):
+                    break
+                packets.append((an, payload))
+                last_an = an
+            index += 1
+        self._ordinal = base + index
+        return packets

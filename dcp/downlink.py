@@ -241,7 +241,7 @@ class Downlink(Link):
             an, size, count = claim.start + len(claim.data), len(claim.data), 1
         else:
             an, count = claim.packets[-1][0], len(claim.packets)
-            size = sum(len(payload) for _, payload in claim.packets)
+            size = sum([len(payload) for _, payload in claim.packets])
         flags = 0
         if live:
             self.pace.tick(now, count)

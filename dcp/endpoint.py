@@ -16,13 +16,15 @@ Everything here is cancel-safe: a packet is either in your hands or still in the
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 
 from dcp import events
-from dcp.compression import Compressor
+from dcp.compression import PLAIN_MARK, Compressor
 from dcp.config import Config
 from dcp.control import Reason, Start, reason_name
 from dcp.driver import Driver
@@ -38,7 +40,7 @@ from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics
 from dcp.udp import UdpSocket
 
 # Packets handed over between two checkpoints: a checkpoint costs ten times a packet.
-BATCH = 64
+BATCH = 256
 
 
 class Publisher:
@@ -71,9 +73,10 @@ class Publisher:
 
     async def send_many(self, payloads: Iterable[bytes]) -> int:
         """Several packets at once, numbered one after the other; returns the last AN."""
-        number = self.machine.log.head
-        for payload in payloads:
-            number = self.machine.publish(self._pack(payload))
+        if self.machine.stream_mode:
+            number = self.machine.publish_many(list(payloads))
+        else:
+            number = self.machine.publish_many(self._compressor.pack_many(payloads))
         self._endpoint.driver.turn()
         await self._yield()
         return number
@@ -114,60 +117,69 @@ class Subscription:
         self._compressor = compressor
         self._lot = trio.lowlevel.ParkingLot()
         self._closed = False
-        self._since_checkpoint = 0
+        self._opened: deque[Content] = deque()
+        """Out of the machine and out of their envelopes, a batch ahead of the iteration."""
         self.redial = Redial(random.Random(endpoint.rng.getrandbits(64)))
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Content:
-        machine = self.machine
-        while True:
-            event = machine.next_event()
-            if event is not None:
-                self._since_checkpoint += 1
-                if self._since_checkpoint >= BATCH:
-                    self._since_checkpoint = 0
-                    self._took()
-                return self._unpacked(event)
-            self._took()
+        opened = self._opened
+        while not opened:
+            opened.extend(self._take(BATCH))
+            if opened:
+                break
             if self._closed:
                 raise StopAsyncIteration
             await self._wait()
+        return opened.popleft()
 
     async def receive_many(self, most: int = 1_024) -> list[Content]:
         """Whatever is there, at most `most`, at least one: for programs that work in batches."""
-        while not self.machine.has_events:
+        while not self._opened and not self.machine.has_events:
             if self._closed:
                 raise trio.ClosedResourceError("this subscription was closed")
             await self._wait()
         await trio.lowlevel.checkpoint_if_cancelled()
-        taken = [self._unpacked(event) for event in self.machine.take(most)]
-        self._took()
+        if not self._opened:
+            return self._take(most)
+        return [self._opened.popleft() for _ in range(min(most, len(self._opened)))]
+
+    def _take(self, most: int) -> list[Content]:
+        """Up to `most` from the machine, out of their envelopes."""
+        taken: list[Content]
+        if self.machine.stream_mode:
+            taken = self.machine.take(most)
+        else:
+            items: list[Any] = self.machine.take_plain(most)  # mypy does not tell a bare tuple from a named one
+            new = tuple.__new__
+            taken = [
+                # A plain envelope, which is the rule, is opened here: a call a packet would cost more than the rest.
+                (new(Packet, (item[0], item[1][1:])) if item[1][:1] == PLAIN_MARK else self._unpack(*item))
+                if type(item) is tuple
+                else item
+                for item in items
+            ]
+        if self.machine.has_closed_window:
+            self.machine.reopen_window(trio.current_time())
+            self._endpoint.driver.turn_soon()
         return taken
 
     async def _wait(self) -> None:
         if self.redial.is_hopeless:
             raise LinkClosed(self.redial.why())
-        self._since_checkpoint = 0
         if self.machine.has_events:
             await trio.lowlevel.checkpoint()
         else:
             await self._lot.park()
 
-    def _took(self) -> None:
-        if self.machine.has_closed_window:
-            self.machine.reopen_window(trio.current_time())
-            self._endpoint.driver.turn_soon()
-
-    def _unpacked(self, event: Content) -> Content:
-        if not isinstance(event, Packet) or self.machine.stream_mode:
-            return event
+    def _unpack(self, an: int, envelope: bytes) -> Content:
         try:
-            return Packet(event.an, self._compressor.unpack_untrusted(event.payload))
+            return Packet(an, self._compressor.unpack_untrusted(envelope))
         except PayloadRefused:
             self.unreadable += 1
-            return Gap(event.an - 1, event.an)
+            return Gap(an - 1, an)
 
     def wake(self) -> None:
         if self.machine.has_events or self._closed or self.redial.is_hopeless:

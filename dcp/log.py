@@ -14,9 +14,13 @@ evicted, so that a link can keep its place.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice, repeat
+from operator import add
 from typing import Final
 
+from dcp.control import ENTRY
 from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
 
 HOLE: Final = None
@@ -62,6 +66,7 @@ class Log:
         self._ans: list[int] = []
         self._payloads: list[bytes] = []
         self._masks: list[int] = []
+        self._weights: list[int] = [0]  # one more than packets: what all before an index would take in a bundle
         self._first = 0  # index of the oldest packet that is still held
         self._base = 0  # ordinal of index 0
         self._slots: set[int] = set()
@@ -76,6 +81,7 @@ class Log:
         self._ans.clear()
         self._payloads.clear()
         self._masks.clear()
+        self._weights = [0]
         self._segments.clear()
         self.bytes = 0
         self.low = self.head = position
@@ -87,12 +93,28 @@ class Log:
         self._ans.append(an)
         self._payloads.append(payload)
         self._masks.append(self.policy.route(payload) if self._slots else ALL_SLOTS)
+        self._weights.append(self._weights[-1] + len(payload) + ENTRY.size)
         self.bytes += len(payload)
         segments = self._segments
         if segments and segments[-1].query == query:
             segments[-1].end = self.head = an
         else:
             self._extend(an, query)
+        if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
+            self._evict()
+
+    def append_many(self, ans: Sequence[int], payloads: Sequence[bytes], query: bytes = EVERYTHING) -> None:
+        """The same as `append` for each of them, at a tenth of the cost."""
+        if not ans:
+            return
+        self._ans += ans
+        self._payloads += payloads
+        self._masks += map(self.policy.route, payloads) if self._slots else repeat(ALL_SLOTS, len(payloads))
+        sizes = list(map(len, payloads))
+        weights = map(add, sizes, repeat(ENTRY.size))
+        self._weights += islice(accumulate(weights, initial=self._weights[-1]), 1, None)
+        self.bytes += sum(sizes)
+        self._extend(ans[-1], query)
         if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
             self._evict()
 
@@ -124,8 +146,7 @@ class Log:
         excess = self.bytes - self._max_bytes
         last = len(ans) - 1
         first = max(self._first, len(ans) - room)
-        for index in range(self._first, first):
-            excess -= len(payloads[index])
+        excess -= self._bytes_between(self._first, first)
         while excess > 0 and first < last:
             excess -= len(payloads[first])
             first += 1
@@ -134,15 +155,15 @@ class Log:
 
     def _raise_low(self, low: int) -> None:
         self.low = max(self.low, low)
-        first = self._first
-        while first < len(self._ans) and self._ans[first] <= self.low:
-            self.bytes -= len(self._payloads[first])
-            self._payloads[first] = b""
-            self.evicted += 1
-            first += 1
+        first = bisect_right(self._ans, self.low, self._first)
+        gone = first - self._first
+        if gone:
+            self.bytes -= self._bytes_between(self._first, first)
+            self._payloads[self._first : first] = [b""] * gone
+            self.evicted += gone
         self._first = first
         if first > 64 and first * 2 > len(self._ans):
-            del self._ans[:first], self._payloads[:first], self._masks[:first]
+            del self._ans[:first], self._payloads[:first], self._masks[:first], self._weights[:first]
             self._base += first
             self._first = 0
         segments = self._segments
@@ -151,6 +172,10 @@ class Log:
             self.revision += 1
         if segments and segments[0].start < self.low:
             segments[0].start = self.low
+
+    def _bytes_between(self, start: int, end: int) -> int:
+        """Of payload, from one index up to but not including another."""
+        return self._weights[end] - self._weights[start] - (end - start) * ENTRY.size
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -169,9 +194,12 @@ class Log:
         """The ordinal of the first packet beyond `position`."""
         return self._base + bisect_right(self._ans, position, self._first)
 
-    def columns(self) -> tuple[int, list[int], list[bytes]]:
-        """(ordinal of index 0, ANs, payloads), to be read in place: a cursor's walk is the hot path of a sender."""
-        return self._base, self._ans, self._payloads
+    def columns(self) -> tuple[int, list[int], list[bytes], list[int]]:
+        """(ordinal of index 0, ANs, payloads, weights), to be read in place: a cursor's walk is a sender's hot path.
+
+        Packets i up to but not including j take weights[j] - weights[i] bytes in a bundle.
+        """
+        return self._base, self._ans, self._payloads, self._weights
 
     def an_at(self, ordinal: int) -> int:
         return self._ans[ordinal - self._base]

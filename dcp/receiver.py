@@ -436,15 +436,14 @@ class Receiver:
                 self._count_recovered(packets)
             counts = self._counts
             counts["packets"] += len(packets)
-            counts["bytes"] += sum(map(_payload_bytes, packets))
+            counts["bytes"] += sum([len(payload) for _, payload in packets])
             if link is not None:
                 link.first_copies += len(packets)
             if self._deliver:
                 self._ready.extend(packets)
             if self._log is not None:
-                append, query = self._log.append, self.query
-                for number, payload in packets:
-                    append(number, payload, query)
+                ans, payloads = zip(*packets, strict=True)
+                self._log.append_many(ans, payloads, self.query)
         if self._log is not None:
             self._log.advance(an, self.query)
         self.position = an
@@ -817,10 +816,18 @@ class Receiver:
 
     def take(self, most: int) -> list[Content]:
         """Up to `most` events at once."""
-        ready, new = self._ready, tuple.__new__
+        new = tuple.__new__
+        return [new(Packet, item) if type(item) is tuple else item for item in self.take_plain(most)]  # type: ignore[misc]
+
+    def take_plain(self, most: int) -> list[tuple[int, bytes] | Content]:
+        """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
+        ready = self._ready
+        if len(ready) <= most:
+            items = list(ready)
+            ready.clear()
+            return items
         pop = ready.popleft
-        items = [pop() for _ in range(min(most, len(ready)))]
-        return [new(Packet, item) if type(item) is tuple else item for item in items]  # type: ignore[misc]
+        return [pop() for _ in range(most)]
 
     @property
     def has_events(self) -> bool:
@@ -897,10 +904,6 @@ class Receiver:
 
 def _end_of(stretch: Range) -> int:
     return stretch[1]
-
-
-def _payload_bytes(packet: tuple[int, bytes]) -> int:
-    return len(packet[1])
 
 
 def _trimmed(packets: Packets, position: int) -> Packets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dcp import control, events, wire
@@ -104,6 +104,20 @@ class Sender:
             raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
         log.append(an, payload)
         return an
+
+    def publish_many(self, payloads: Sequence[bytes]) -> int:
+        """The same as `publish` for each of them, at a fraction of the cost; the last AN."""
+        if not payloads:
+            return self.log.head
+        if self.stream_mode or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
+            for payload in payloads:
+                self.publish(payload)
+            return self.log.head
+        log = self.log
+        if not log.started:
+            log.start(log.head)
+        log.append_many(range(log.head + 1, log.head + 1 + len(payloads)), payloads)
+        return log.head
 
     def publish_hole(self, until: int) -> None:
         """The feed lost everything up to `until`."""

@@ -27,7 +27,7 @@ def document(capsys, tmp_path, monkeypatch):
 
 
 def test_loss(document):
-    found = document("loss", "--parents", "1", "2", "--loss", "0", "0.3", "--packets", "200")
+    found = document("loss", "--parents", "1", "2", "--loss", "0", "0.3", "--packets", "200", "--processes", "1")
     assert found["max_abs_error"] < 0.2
     assert [(row["parents"], row["loss"]) for row in found["rows"]] == [(1, 0.0), (1, 0.3), (2, 0.0), (2, 0.3)]
     for row in found["rows"]:
