@@ -35,6 +35,10 @@ class Config:
     nack_backoff: float = 1.5
     """Factor between NACKs for one position. At 50 % loss each way a doubling would triple the recovery time."""
 
+    max_nack_backoff: float = 5.0
+    """No NACK for one position comes later than so many time-outs after the one before. At 50 % loss each way three of
+    four are in vain: with no such bound the tenth try waits for seconds."""
+
     # --- keep-alives and acknowledgments
     keep_alive_interval: float = 0.3
     """Longest silence of a sender towards a child. Higher: dead links are noticed later."""
