@@ -35,10 +35,6 @@ class Config:
     nack_backoff: float = 1.5
     """Factor between NACKs for one position. At 50 % loss each way a doubling would triple the recovery time."""
 
-    max_nack_backoff: float = 5.0
-    """No NACK for one position comes later than so many time-outs after the one before. At 50 % loss each way three of
-    four are in vain: with no such bound the tenth try waits for seconds."""
-
     # --- keep-alives and acknowledgments
     keep_alive_interval: float = 0.3
     """Longest silence of a sender towards a child. Higher: dead links are noticed later."""
@@ -85,8 +81,10 @@ class Config:
     max_partial_packets: int = 16
     """Large packets being put together from fragments at once."""
     max_query_bytes: int = 60_000
-    max_openings_per_second: int = 200
-    """Openings looked at a second; further ones wait for the child's retry."""
+    max_openings_per_second: int = 400
+    """Openings and inquiries looked at a second, from addresses that are proved; further ones wait for a retry."""
+    max_openings_per_host: int = 100
+    """The same for one host, so that one that opens and opens leaves room for others."""
 
     # --- pace
     initial_window: int = 256 << 10

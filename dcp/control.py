@@ -173,10 +173,17 @@ def decode_nack_untrusted(body: bytes) -> Nack:
 _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
 _FED = 0x01
 _CLAIM = 0x02
+_START = 0x04
+
+NO_POSITION: Final = (1 << 64) - 1
+"""Acknowledged by a child that does not know yet where the stream begins: a sign of life, and nothing else."""
 
 
 class KeepAlive(NamedTuple):
-    """ "Nothing matches in (previous, highest]"; without `claim` only the sender's position, and no promise."""
+    """A claim: nothing matches in (previous, highest]. Without `claim`, only where the sender stands.
+
+    With `start`, `previous` is where it proposes to begin: for a child that was there before the stream's first packet.
+    """
 
     times: Times
     epoch: int
@@ -184,10 +191,11 @@ class KeepAlive(NamedTuple):
     claim: bool
     previous: int
     highest: int
+    start: bool = False
 
 
 def encode_keep_alive(k: KeepAlive) -> bytes:
-    status = (_FED if k.fed else 0) | (_CLAIM if k.claim else 0)
+    status = (_FED if k.fed else 0) | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
     return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
 
 
@@ -198,7 +206,8 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     _check_positions(highest)
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
-    return KeepAlive(Times(clock, echo, hold), epoch, bool(status & _FED), bool(status & _CLAIM), previous, highest)
+    fed, claim, start = bool(status & _FED), bool(status & _CLAIM), bool(status & _START)
+    return KeepAlive(Times(clock, echo, hold), epoch, fed, claim, previous, highest, start)
 
 
 # --- bundle: several packets that were waiting anyway, as one claim ---------------------------------------------------
@@ -354,6 +363,10 @@ MODE_STREAM: Final = 0x01
 MODE_UNSEALED: Final = 0x02
 
 
+ACCEPT_FED: Final = 0x01
+ACCEPT_STARTED: Final = 0x02
+
+
 class Request(NamedTuple):
     """A child asks for a link. Nothing is kept of it until `cookie` is one that we gave to that address."""
 
@@ -386,7 +399,8 @@ class Accept(NamedTuple):
     start: int
     head: int
     echo: int
-    fed: int
+    status: int
+    """ACCEPT_FED, ACCEPT_STARTED: without the latter the stream has not begun here, and `start` says nothing."""
     reply: bytes
 
 

@@ -56,6 +56,8 @@ class Downlink(Link):
         self.prepared = False
         self.start: int | None = request.position if request.start == control.Start.POSITION else None
         self.from_oldest = request.start == control.Start.OLDEST
+        self.came_early = not log.started
+        """It was here before the first packet, so that is where it starts."""
         self.acked = 0
         self.floor: int | None = None
         """The child's last confirmed position; NACKs below it are stale (rule S4). None: not confirmed yet."""
@@ -84,6 +86,17 @@ class Downlink(Link):
         self.stats_bytes = 0
         self.stats_retransmitted = 0
         self.stats_nacks = 0
+
+    def proposed_start(self) -> int | None:
+        """Where the child may begin; None while the stream has not begun here."""
+        log = self._log
+        if self.start is not None:
+            return self.start
+        if not log.started:
+            return None
+        if self.from_oldest:
+            return log.covered_since(self.query)
+        return log.low if self.came_early else log.head
 
     # --- what the child said ------------------------------------------------------------------------------------------
 
@@ -362,15 +375,18 @@ class Downlink(Link):
             and self.cursor.prev <= self.cursor.position <= log.head
         )
         if not can_claim:
+            start = self.proposed_start() if self.floor is None and log.started else None
+            if start is not None and start <= log.head:
+                return self._keep_alive(start, log.head, now, claim=False, start=True)
             return self._keep_alive(0, log.head if log.started else 0, now, claim=False)
         return self._keep_alive(self.cursor.prev, self.cursor.position, now)
 
-    def _keep_alive(self, prev: int, until: int, now: float, *, claim: bool = True) -> bytes:
+    def _keep_alive(self, prev: int, until: int, now: float, *, claim: bool = True, start: bool = False) -> bytes:
         flags = wire.KEEP_ALIVE
         if self.window.bytes:
             flags |= wire.ACK_REQUEST
         body = control.encode_keep_alive(
-            control.KeepAlive(self.times(now), self.epoch, self.fed, claim, min(prev, until), until)
+            control.KeepAlive(self.times(now), self.epoch, self.fed, claim, min(prev, until), until, start)
         )
         return self.encode(flags, until, prev, body)
 

@@ -90,7 +90,7 @@ class QueryChange:
 
     # --- the change ---------------------------------------------------------------------------------------------------
 
-    def step(self, position: int, links: Sequence[Uplink], now: float) -> Step:
+    def step(self, position: int | None, links: Sequence[Uplink], now: float) -> Step:
         step = Step()
         if self.pending_epoch is None and self._wanted is not None:
             self._begin(links, step, now)
@@ -128,7 +128,7 @@ class QueryChange:
             link.query_told_at = -1e9
 
     def _step_preparing(
-        self, position: int, links: Sequence[Uplink], up: Sequence[Uplink], step: Step, now: float
+        self, position: int | None, links: Sequence[Uplink], up: Sequence[Uplink], step: Step, now: float
     ) -> None:
         ready = [link for link in up if link.prepared_epoch == self.pending_epoch]
         waited = now - self._since
@@ -137,6 +137,9 @@ class QueryChange:
             step.switch = True
         elif ready:
             everybody = len(ready) == len(links) or waited > patience
+            if position is None:  # nothing has flowed yet under the old query: there is no position to switch at
+                step.switch = everybody
+                return
             all_there = position >= max(k.prepared_since for k in ready) or waited > 2 * patience
             one_there = position >= min(k.prepared_since for k in ready) or waited > 3 * patience
             if everybody and all_there and one_there:

@@ -66,7 +66,7 @@ class Hub:
         self._events: deque[events.Event] = deque()
         self._outbox: deque[tuple[bytes, Address]] = deque()
         self._dropped: Counter[str] = Counter()
-        self._openings = _PerSecond(self.config.max_openings_per_second)
+        self._openings = _PerSecond(self.config.max_openings_per_second, self.config.max_openings_per_host)
         self._resets = _PerSecond(MAX_RESETS_PER_SECOND)
         self._resets_heard = _PerSecond(MAX_RESETS_PER_SECOND)
         self._inquiries: dict[bytes, _Inquiry] = {}
@@ -313,7 +313,7 @@ class Hub:
         if not self._cookies.is_ours(request.cookie, address, now):
             self._send_open(control.Challenge(request.nonce, self._cookies.bake(address, now)), address)
             return
-        if not self._openings.allows(now):
+        if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
             return
         try:
@@ -332,7 +332,7 @@ class Hub:
             return
         if len(inquire.body) > MAX_INQUIRY_BYTES:
             raise MalformedDatagram("limit", "inquiry")
-        if not self._openings.allows(now):
+        if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
             return
         while len(self._asked) >= MAX_INQUIRIES:
@@ -353,7 +353,7 @@ class Hub:
     def _on_reset(self, reset: control.Reset, address: Address, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
         if not self._resets_heard.allows(now):
-            self._dropped["reset rate"] += 1
+            self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
             return
         for receiver, uplink in list(self._uplinks.values()):
             if uplink.remote_id == reset.link and uplink.address == address:
@@ -442,22 +442,28 @@ class Hub:
 
 
 class _PerSecond:
-    """A bound on how often something happens."""
+    """A bound on how often something happens, in all and for one host: a crowd must not shut out everybody else."""
 
-    __slots__ = ("_count", "_limit", "_second")
+    __slots__ = ("_count", "_counts", "_limit", "_limit_per_host", "_second")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_per_host: int | None = None) -> None:
         self._limit = limit
+        self._limit_per_host = limit if limit_per_host is None else limit_per_host
         self._second = -1
         self._count = 0
+        self._counts: dict[str, int] = {}
 
-    def allows(self, now: float) -> bool:
+    def allows(self, now: float, host: str = "") -> bool:
         second = int(now)
         if second != self._second:
             self._second = second
             self._count = 0
+            self._counts.clear()
+        if self._count >= self._limit or self._counts.get(host, 0) >= self._limit_per_host:
+            return False
         self._count += 1
-        return self._count <= self._limit
+        self._counts[host] = self._counts.get(host, 0) + 1
+        return True
 
 
 def _check_stream(stream: str) -> None:

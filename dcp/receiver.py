@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -39,6 +40,8 @@ from dcp.stats import ReceiverStatistics, UplinkStatistics
 from dcp.uplink import Uplink
 
 MAX_OUTBOX = 1024
+# Stretches remembered as asked for. Beyond that only the count of recovered packets suffers.
+MAX_ASKED = 1024
 _COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
@@ -101,7 +104,8 @@ class Receiver:
         self._nacks_here = 0
         """NACKs sent for the present position."""
         self._nacked_at = -1e9
-        self._nacked: list[Range] = []
+        self._asked_for: list[Range] = []
+        """Stretches beyond the position that a NACK was sent for: what comes in them was no first copy."""
         self._nack_at: float | None = None
         self._slow_nack_at: float | None = None
         self._ack_at: float | None = None
@@ -217,35 +221,45 @@ class Receiver:
         if self._config.sealed:
             link.bind(link.nonce, accept.parent_nonce, is_child=True)
         link.heard_at = now
-        link.fed = bool(accept.fed)
+        link.fed = bool(accept.status & control.ACCEPT_FED)
         link.confirmed_epoch = accept.epoch
-        link.start = accept.start
+        if accept.status & control.ACCEPT_STARTED:
+            link.start = accept.start
         link.tell_position(accept.head, now)
         if accept.echo:
             elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF
             if elapsed < 1 << 20:
                 link.rtt.sample(elapsed * control.TICK)
         self._emit(events.LinkOpened(self.stream, link.id, link.address, accept.reply))
+        if self._ack_at is None:
+            self._ack_at = now + self._config.ack_interval
         if self.position is None:
-            if self._start_mode is Start.NEW:
-                self._begin(accept.start, now)
-            elif self._oldest_at is None:
-                self._oldest_at = now + self._config.oldest_window
-        if self.position is not None:
+            self._consider_start(link, now)
+        else:
             self._confirm(link, now)
-            self._step_change(now)
+        self._step_change(now)
+
+    def _consider_start(self, link: Uplink, now: float) -> None:
+        """A sender has proposed where to begin: the first proposal wins, or, for the oldest, the smallest of a few."""
+        if link.start is None:
+            return
+        if self._start_mode is Start.NEW:
+            self._begin(link.start, now)
+        elif self._oldest_at is None:
+            self._oldest_at = now + self._config.oldest_window
 
     def _begin(self, position: int, now: float) -> None:
         self.position = position
         self._position_at = now
         self._oldest_at = None
-        self._ack_at = now + self._config.ack_interval
         if self._log is not None and not self._log.started:
             self._log.start(position)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
         if self._deliver:
             self._ready.append(events.Started(position))
+            if self.epoch:  # changed before there was a stream: the application hears of it all the same
+                self._ready.append(events.QuerySwitched(position, self.query))
         for link in self.links.values():
             if link.up:
                 self._confirm(link, now)
@@ -319,6 +333,9 @@ class Receiver:
         link.fed = keep_alive.fed
         link.tell_position(keep_alive.highest, now)
         if self.position is None:
+            if keep_alive.start and link.start is None:
+                link.start = keep_alive.previous
+                self._consider_start(link, now)
             return
         if keep_alive.claim:
             if self.stream_mode and keep_alive.highest > keep_alive.previous:
@@ -416,7 +433,7 @@ class Receiver:
         if packets:
             if self.stream_mode:
                 packets = _trimmed(packets, position)
-            if self._nacked:
+            if self._asked_for:
                 self._count_recovered(packets)
             counts = self._counts
             counts["packets"] += len(packets)
@@ -453,8 +470,8 @@ class Receiver:
             self._missing_since = None
             self._nack_at = None
         self._nacks_here = 0
-        if self._nacked and self._nacked[-1][1] <= self.position:
-            self._nacked.clear()
+        if self._asked_for:
+            self._asked_for = [stretch for stretch in self._asked_for if stretch[1] > self.position]
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
         self._watch(now)
@@ -483,9 +500,19 @@ class Receiver:
             self._send_ack(link, 0, now)
 
     def _count_recovered(self, packets: Packets) -> None:
+        asked = self._asked_for
         for an, _ in packets:
-            if any(start < an <= end for start, end in self._nacked):
+            index = bisect_left(asked, an, key=_end_of)
+            if index < len(asked) and asked[index][0] < an:
                 self._counts["recovered"] += 1
+
+    def _note_asked(self, ranges: list[Range]) -> None:
+        """Remember it until the position has passed it: a packet that came may still wait in the buffer."""
+        asked = self._asked_for
+        for start, end in ranges:
+            start = max(start, asked[-1][1] if asked else 0)
+            if start < end and len(asked) < MAX_ASKED:
+                asked.append((start, end))
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
@@ -515,8 +542,8 @@ class Receiver:
     def _fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
 
-    def _repeat_delay(self) -> float:
-        """How long to wait for the answer to a NACK."""
+    def _repeat_delay(self, now: float) -> float:
+        """How long to wait for the answer to a NACK. It backs off without limit only while nobody is heard."""
         config = self._config
         if not config.adaptive:
             return config.slow_nack_interval
@@ -524,20 +551,22 @@ class Receiver:
             (link.rtt.timeout(config.min_rto, config.max_rto) for link in self.links.values() if link.up),
             default=config.initial_rtt,
         )
-        spread = min(config.nack_backoff ** min(self._nacks_here - 1, 20), config.max_nack_backoff)
-        return min(rto * spread, config.max_rto)
+        longest = config.max_rto
+        if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
+            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
+            longest = max(rto, min(4 * rto, config.keep_alive_interval))
+        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), longest)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
         self._counts["nacks"] += 1
         self._nacks_here += 1
         self._nacked_at = now
-        self._nack_at = now + self._repeat_delay()
+        self._nack_at = now + self._repeat_delay(now)
         ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
         if self._sent_until() > highest:
             ranges.append((highest, self._sent_until()))
-        if ranges:
-            self._nacked = ranges
+        self._note_asked(ranges)
         for link in self.links.values():
             if link.up and link.confirmed_epoch is not None:
                 self._send_nack(link, now)
@@ -566,14 +595,13 @@ class Receiver:
 
     def _send_ack(self, link: Uplink, asked: int, now: float, *, probe: bool = False) -> None:
         epoch = self.change.epoch_for(link)
-        if self.position is None or epoch is None:
+        if epoch is None:
             return
-        body = control.encode_acknowledgment(
-            control.Acknowledgment(link.times(now), epoch, self.position, self._room())
-        )
+        position = control.NO_POSITION if self.position is None else self.position
+        body = control.encode_acknowledgment(control.Acknowledgment(link.times(now), epoch, position, self._room()))
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
-        self._post(link.encode(flags, self.position, asked, body), link.address)
+        self._post(link.encode(flags, position, asked, body), link.address)
 
     def _room(self) -> int:
         most = self._config.max_ready_packets
@@ -663,8 +691,6 @@ class Receiver:
             self._send_nack(link, now)
 
     def _step_change(self, now: float) -> None:
-        if self.position is None:
-            return
         step = self.change.step(self.position, list(self.links.values()), now)
         for link in step.too_old:
             self.remove_sender(link.id, Reason.RENEW)
@@ -678,18 +704,23 @@ class Receiver:
             self._send_nack(link, now)
         if step.switch:
             self._switch(now)
-            self._watch(now)
+            if self.position is not None:
+                self._watch(now)
 
     def _switch(self, now: float) -> None:
         """From here on the new query holds. The reorder buffer of the old one does not survive."""
-        assert self.position is not None
         self.change.switch(list(self.links.values()), now)
         self._buffer.keep_epoch(self.epoch)
         for link in self.links.values():
             link.sent_until = 0
-        self._assembler.forget(self.position, self.change.current_epochs())
-        if self._deliver:
-            self._ready.append(events.QuerySwitched(self.position, self.query))
+        if self.position is not None:
+            self._assembler.forget(self.position, self.change.current_epochs())
+            if self._deliver:
+                self._ready.append(events.QuerySwitched(self.position, self.query))
+        else:
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
 
@@ -718,9 +749,14 @@ class Receiver:
             if starts:
                 self._begin(min(starts), now)
             self._oldest_at = None
+        if self._ack_at is not None and now >= self._ack_at:
+            self._ack_at = now + config.ack_interval
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
+        self._step_change(now)
         if self.position is None:
             return
-        self._step_change(now)
         if self._nack_at is not None and now >= self._nack_at and not self._closed_window:
             self._nack_all(now)
         if now >= self._slow_at():
@@ -729,11 +765,6 @@ class Receiver:
             for link in self.links.values():
                 if link.up:
                     self._send_nack(link, now, probe=True)
-        if self._ack_at is not None and now >= self._ack_at:
-            self._ack_at = now + config.ack_interval
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
         self._decide_gap(now)
 
     def _slow_at(self) -> float:
@@ -768,18 +799,18 @@ class Receiver:
                 times.append(link.confirm_at)
         if self._oldest_at is not None:
             times.append(self._oldest_at)
+        if self._ack_at is not None and self.links:
+            times.append(self._ack_at)
         if self.position is not None and self.links:
             if self._nack_at is not None and not self._closed_window:
                 times.append(self._nack_at)
-            if self._ack_at is not None:
-                times.append(self._ack_at)
             times.append(self._slow_at())
             if self._missing_since is not None or self._is_at_a_hole():
                 times.append(now + GAP_CHECK_INTERVAL)
-            if self.change.is_waiting:
-                at = self.change.next_timeout(list(self.links.values()), now)
-                if at is not None:
-                    times.append(at)
+        if self.change.is_waiting and self.links:
+            at = self.change.next_timeout(list(self.links.values()), now)
+            if at is not None:
+                times.append(at)
         soonest = min(times, default=math.inf)
         return None if soonest == math.inf else soonest
 
@@ -877,6 +908,10 @@ class Receiver:
                 for link in self.links.values()
             ),
         )
+
+
+def _end_of(stretch: Range) -> int:
+    return stretch[1]
 
 
 def _payload_bytes(packet: tuple[int, bytes]) -> int:

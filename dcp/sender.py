@@ -67,7 +67,9 @@ class Sender:
         self._tickets: dict[int, _Ticket] = {}
         self._ticket_of: dict[bytes, int] = {}
         self._next_ticket = 1
-        self._turn: deque[Downlink] = deque()
+        # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
+        self._busy: dict[int, Downlink] = {}
+        self._flushed_head = -1
         self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
         self._refused = 0
         self._silent = 0
@@ -154,7 +156,6 @@ class Sender:
         self.children[link.id] = link
         self._by_nonce[request.nonce] = link
         self._accepts[link.id] = (nonce, reply)
-        self._turn.append(link)
         self._try_accept(link, now, clock=request.clock)
         return link.id
 
@@ -169,13 +170,12 @@ class Sender:
         self._send_open(control.Refuse(request.nonce, reason, body), address)
 
     def _carries(self, query: bytes) -> bool:
-        return self.log.started and self.log.covers(self.upstream_query, query)
+        return self.log.covers(self.upstream_query, query)
 
     def _try_accept(self, link: Downlink, now: float, clock: int = 0) -> None:
         """Answer the child once our own query brings what it wants."""
         if not self._carries(link.query):
-            if self.log.started:
-                self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
+            self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
             return
         link.waiting = False
         link.interest = self.log.open_interest(link.query)
@@ -183,12 +183,13 @@ class Sender:
 
     def _send_accept(self, link: Downlink, clock: int) -> None:
         nonce, reply = self._accepts[link.id]
-        start = link.start
-        if start is None:
-            start = self.log.covered_since(link.query) if link.from_oldest else self.log.head
+        start = link.proposed_start()
+        status = control.ACCEPT_FED if self.is_fed else 0
+        if start is not None:
+            status |= control.ACCEPT_STARTED
         self._send_open(
             control.Accept(
-                link.child_nonce, link.id, nonce, link.epoch, start, self.log.head, clock, int(self.is_fed), reply
+                link.child_nonce, link.id, nonce, link.epoch, start or 0, self.log.head, clock, status, reply
             ),
             link.address,
         )
@@ -199,6 +200,7 @@ class Sender:
         """A packet from a child whose seal is right. Raises MalformedDatagram only."""
         link.heard_at = now
         link.reset_at = None
+        self._busy[link.id] = link
         body = data[wire.BODY_AT :]
         if flags & wire.NACK:
             nack = control.decode_nack_untrusted(body)
@@ -238,12 +240,10 @@ class Sender:
             link.handle_probe(now)
 
     def _confirm(self, link: Downlink, ack: control.Acknowledgment, now: float) -> bool:
-        """Whether the child speaks of its present epoch. The first word confirms the start; a prepared one commits."""
-        if ack.epoch == link.epoch:
-            if link.floor is None:
-                link.reposition(ack.position)
-                self._emit(events.ChildOpened(self.stream, link.id, link.address))
-            return True
+        """Whether the child speaks of its present epoch, and of a position in it.
+
+        A prepared epoch commits; the first position confirms the start.
+        """
         if ack.epoch == link.pending_epoch and link.prepared and link.pending_interest is not None:
             if link.interest is not None:
                 self.log.close_interest(link.interest)
@@ -253,13 +253,18 @@ class Sender:
             link.pending_epoch = None
             link.pending_interest = None
             link.prepared = False
-            if link.floor is None:
-                self._emit(events.ChildOpened(self.stream, link.id, link.address))
+            if link.floor is not None and ack.position != control.NO_POSITION:
+                link.reposition(ack.position)
+        if ack.epoch != link.epoch:
+            if ack.epoch > link.epoch:
+                self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
+            return False
+        if ack.position == control.NO_POSITION:
+            return False
+        if link.floor is None:
             link.reposition(ack.position)
-            return True
-        if ack.epoch > link.epoch:
-            self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
-        return False
+            self._emit(events.ChildOpened(self.stream, link.id, link.address))
+        return True
 
     def _on_prepare(self, link: Downlink, prepare: control.Prepare, now: float) -> None:
         if link.waiting or len(prepare.query) > self._config.max_query_bytes:
@@ -337,7 +342,7 @@ class Sender:
             return
         del self._by_nonce[link.child_nonce]
         del self._accepts[link.id]
-        self._turn.remove(link)
+        self._busy.pop(link.id, None)
         if link.interest is not None:
             self.log.close_interest(link.interest)
             link.interest = None
@@ -356,6 +361,7 @@ class Sender:
         elif link.reset_at is None:
             link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
             link.handle_probe(now)
+            self._busy[link.id] = link
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -366,7 +372,7 @@ class Sender:
         for link in list(self.children.values()):
             if link.reset_at is not None and now >= link.reset_at:
                 self._drop(link, Reason.RESET, b"")
-            elif link.floor is None and now - link.opened_at > config.confirm_timeout:
+            elif self._is_unconfirmed(link) and now - link.opened_at > config.confirm_timeout:
                 self.close(link.id, Reason.TIMED_OUT)
             elif now - link.heard_at > config.dead_after:
                 self._silent += 1
@@ -377,6 +383,12 @@ class Sender:
             else:
                 link.fed = self.is_fed
                 link.handle_timeout(now)
+                if link.outbox or link.is_catching_up:
+                    self._busy[link.id] = link
+
+    def _is_unconfirmed(self, link: Downlink) -> bool:
+        """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
+        return link.floor is None and (link.waiting or (self.log.started and not link.came_early))
 
     def _is_behind(self, link: Downlink, now: float) -> bool:
         """Whether the child has stayed in the older half of a full log too long, with no gain on the head."""
@@ -397,7 +409,7 @@ class Sender:
         config = self._config
         for link in self.children.values():
             times = [link.next_timeout(now), link.reset_at, link.heard_at + config.dead_after]
-            if link.floor is None:
+            if self._is_unconfirmed(link):
                 times.append(link.opened_at + config.confirm_timeout)
             if link.behind_since is not None:
                 times.append(link.behind_since + config.behind_after)
@@ -415,24 +427,27 @@ class Sender:
         out: list[tuple[bytes, Address]] = []
         while self._goodbyes and len(out) < most:
             out.append(self._goodbyes.popleft())
-        idle = 0
-        turn = self._turn
-        while len(out) < most and idle < len(turn):
-            link = turn[0]
-            turn.rotate(-1)
-            idle += 1
+        busy = self._busy
+        if self.log.head != self._flushed_head:
+            self._flushed_head = self.log.head
+            busy.update(self.children)
+        while busy and len(out) < most:
+            link_id, link = next(iter(busy.items()))
+            del busy[link_id]
             for _ in range(min(QUANTUM, most - len(out))):
                 datagram = link.next_datagram(now)
                 if datagram is None:
                     break
                 out.append((datagram, link.address))
-                idle = 0
+            else:
+                busy[link_id] = link  # to the end of the line
         return out
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
         if len(link.outbox) >= MAX_OUTBOX:
             return False
         link.outbox.append(datagram)
+        self._busy[link.id] = link
         return True
 
     # --- looking ------------------------------------------------------------------------------------------------------

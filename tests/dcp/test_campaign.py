@@ -47,7 +47,7 @@ def test_one_receiver_soak(first):
 
 @pytest.mark.parametrize("seed", [291, 301])
 def test_at_half_loss_the_one_sender_that_is_left_keeps_up_with_the_stream(seed):
-    """Found here: one lost packet held all that was sent after it in the window, and it fell behind for good."""
+    """Found here: one lost packet held all that was sent after it in the window, and the stream fell behind."""
     Diversity(seed).run()
 
 

@@ -235,7 +235,8 @@ class Mesh(RuleBasedStateMachine):
                 assert len(parent.log._segments) <= CONFIG.max_segments
                 assert len(parent._tickets) <= sender.MAX_TICKETS
                 assert set(hub._downlinks) == set(parent.children)
-                assert len(parent._turn) == len(parent._by_nonce) == len(parent._accepts) == len(parent.children)
+                assert set(parent._busy) <= set(parent.children)
+                assert len(parent._by_nonce) == len(parent._accepts) == len(parent.children)
                 for link in parent.children.values():
                     assert len(link.outbox) <= downlink.MAX_OUTBOX
                     assert len(link._repairs) <= downlink.MAX_REPAIRS

@@ -1,0 +1,299 @@
+"""How many packets a second go from one process to another over loopback, beside the plainest loop Python has.
+
+Both ways: one sending process, one receiving process, the same payloads. The bare loop is `sendto` and `recvfrom`, one
+datagram a packet, no order, no repair; its rate is what its receiver got, and what it lost is told. DCP delivers every
+packet, in order, and each is compared with what was sent. The two take turns, and medians are compared, because the
+machine has other things to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import trio
+
+import dcp
+from bench._processes import Result, run_pair
+from bench.report import Report, Target, progress
+from dcp.link import Address
+from dcp.udp import BUFFER_BYTES
+
+SUMMARY = "packets a second from process to process, beside a bare sendto/recvfrom loop; memory over a long run"
+
+STREAM = "firehose"
+# Distinct payloads, used in turn: enough that a packet in the wrong place is noticed, few enough to stay in the cache.
+POOL = 1_024
+BATCH = 512
+END = b"end"
+# The log fills in the first 65,536 packets: what memory does before is warm-up.
+WARM_UP = 200_000
+# Growth after warm-up that is still called flat: the allocator's own comings and goings.
+FLAT_BYTES = 8 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--packets", type=int, default=1_000_000, help="packets of the memory run (%(default)s)")
+    parser.add_argument("--sample", type=int, default=200_000, help="packets of one speed run (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=5, help="speed runs of each kind (%(default)s)")
+    parser.add_argument("--size", type=int, default=350, help="bytes of a packet (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    runs: dict[str, list[Result]] = {"bare": [], "dcp": [], "dcp one by one": []}
+    for repetition in range(args.repetitions):
+        progress(f"speed: repetition {repetition + 1} of {args.repetitions}")
+        options = {"packets": args.sample, "size": args.size}
+        received, sent = run_pair(bare_receiver, bare_sender, **options)
+        runs["bare"].append(received | {"loss": 1 - received["packets"] / sent["packets"], "sender": sent})
+        runs["dcp"].append(_both(run_pair(dcp_sender, dcp_receiver, **options, batch=BATCH)))
+        runs["dcp one by one"].append(_both(run_pair(dcp_sender, dcp_receiver, **options, batch=1)))
+    progress(f"memory: {args.packets:,} packets")
+    long = _both(run_pair(dcp_sender, dcp_receiver, packets=args.packets, size=args.size, batch=BATCH))
+
+    rates = {kind: [run["packets"] / run["seconds"] for run in found] for kind, found in runs.items()}
+    middle = {kind: statistics.median(found) for kind, found in rates.items()}
+    ratio = middle["dcp"] / middle["bare"]
+    data: dict[str, Any] = {
+        "packet_bytes": args.size,
+        "bare_packets_per_second": round(middle["bare"]),
+        "bare_loss": round(statistics.median(run["loss"] for run in runs["bare"]), 4),
+        "dcp_packets_per_second": round(middle["dcp"]),
+        "dcp_one_by_one_packets_per_second": round(middle["dcp one by one"]),
+        "delivered_in_order": all(run["complete"] for run in (*runs["dcp"], *runs["dcp one by one"], long)),
+        "ratio_to_bare": round(ratio, 3),
+        "ratio_to_bare_one_by_one": round(middle["dcp one by one"] / middle["bare"], 3),
+        "rows": [
+            {"kind": kind, "packets_per_second": [round(rate) for rate in found]} for kind, found in rates.items()
+        ],
+        "memory": {
+            "packets": args.packets,
+            "packets_per_second": round(args.packets / long["seconds"]),
+            "warm_up_packets": min(WARM_UP, args.packets // 2),
+            "sender_rss_bytes": long["sender"]["rss"],
+            "sender_growth_bytes": long["sender"]["growth"],
+            "receiver_rss_bytes": long["rss"],
+            "receiver_growth_bytes": long["growth"],
+        },
+    }
+    growth = max(long["growth"], long["sender"]["growth"])
+    return Report(
+        name="firehose",
+        data=data,
+        columns=(
+            "kind",
+            "packets/s",
+            "slowest",
+            "fastest",
+            "to bare",
+            "sender us/packet",
+            "receiver us/packet",
+            "lost",
+        ),
+        rows=[
+            (
+                kind,
+                middle[kind],
+                min(rates[kind]),
+                max(rates[kind]),
+                middle[kind] / middle["bare"],
+                *_processor_time(found),
+                f"{statistics.median(run.get('loss', 0.0) for run in found):.1%}",
+            )
+            for kind, found in runs.items()
+        ],
+        notes=(
+            f"memory over {args.packets:,} packets, after a warm-up of {data['memory']['warm_up_packets']:,}:"
+            f" sender {long['sender']['rss'] / 1e6:.1f} MB, grown by {long['sender']['growth'] / 1e6:.2f} MB;"
+            f" receiver {long['rss'] / 1e6:.1f} MB, grown by {long['growth'] / 1e6:.2f} MB",
+        ),
+        targets=[
+            Target("everything in order", data["delivered_in_order"], "every payload compared with the one sent"),
+            Target("ratio to bare >= 1.0", ratio >= 1.0, f"{ratio:.2f}"),
+            Target("memory is flat", growth <= FLAT_BYTES, f"{growth / 1e6:.2f} MB after warm-up, at most 8.4 MB"),
+        ],
+        draw=partial(_draw, rates),
+    )
+
+
+def _both(results: tuple[Result, Result]) -> Result:
+    """The receiver's result, with the sender's in it."""
+    sent, received = results
+    return received | {"sender": sent}
+
+
+def _processor_time(runs: list[Result]) -> tuple[float, float]:
+    """Microseconds of processor a packet: at the sender, at the receiver."""
+    return (
+        statistics.median(run["sender"]["cpu"] / run["sender"]["packets"] for run in runs) * 1e6,
+        statistics.median(run["cpu"] / run["packets"] for run in runs) * 1e6,
+    )
+
+
+def payload_pool(size: int) -> list[bytes]:
+    """The same in both processes."""
+    rng = random.Random(350)
+    return [rng.randbytes(size) for _ in range(POOL)]
+
+
+def rss() -> int:
+    """Bytes of memory that this process holds now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Memory:
+    """How far the resident memory rose above what it was when the warm-up ended."""
+
+    def __init__(self, packets: int) -> None:
+        self._warm_at = min(WARM_UP, packets // 2)
+        self._next_at = self._warm_at
+        self._step = max(1, packets // 100)
+        self._warm: int | None = None
+        self._most = 0
+
+    def note(self, packets: int) -> None:
+        if packets >= self._next_at:
+            self._next_at = packets + self._step
+            now = rss()
+            if self._warm is None:
+                self._warm = now
+            self._most = max(self._most, now)
+
+    def result(self) -> Result:
+        return {"rss": self._most, "growth": self._most - (self._warm or self._most)}
+
+
+# --- the bare loop ----------------------------------------------------------------------------------------------------
+
+
+def bare_receiver(announce: Callable[[Address], None], *, packets: int, size: int) -> Result:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        sock.bind(("127.0.0.1", 0))
+        announce(sock.getsockname())
+        count = 0
+        sock.recvfrom(65_535)
+        began, cpu = time.perf_counter(), time.process_time()
+        while True:
+            data, _ = sock.recvfrom(65_535)
+            if data == END:
+                break
+            count += 1
+        return {"packets": count, "seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
+
+
+def bare_sender(address: Address, *, packets: int, size: int) -> Result:
+    pool = payload_pool(size)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"begin", address)
+        cpu = time.process_time()
+        for _ in range(packets // POOL):
+            for payload in pool:
+                sock.sendto(payload, address)
+        cpu = time.process_time() - cpu
+        # Once more and more, until the receiver has room for it and closes its socket: this is not being measured.
+        try:
+            sock.connect(address)
+            while True:
+                sock.send(END)
+                time.sleep(0.001)
+        except ConnectionRefusedError:
+            pass
+    return {"packets": packets // POOL * POOL, "cpu": cpu}
+
+
+# --- DCP --------------------------------------------------------------------------------------------------------------
+
+
+def dcp_sender(announce: Callable[[Address], None], *, packets: int, size: int, batch: int) -> Result:
+    return trio.run(_dcp_sender, announce, packets, size, batch)
+
+
+def dcp_receiver(address: Address, *, packets: int, size: int, batch: int) -> Result:
+    return trio.run(_dcp_receiver, address, packets, size, batch)
+
+
+def _batches(pool: list[bytes], packets: int, batch: int) -> Iterator[list[bytes]]:
+    at = 0
+    while packets > 0:
+        part = pool[at : at + min(batch, packets)]
+        yield part
+        packets -= len(part)
+        at = (at + len(part)) % len(pool)
+
+
+async def _dcp_sender(announce: Callable[[Address], None], packets: int, size: int, batch: int) -> Result:
+    pool = payload_pool(size)
+    async with dcp.open_endpoint() as endpoint:
+        publisher = endpoint.serve(STREAM, follow_fastest=True)
+        publisher.machine.publish_hole(0)  # begun, and still empty: who joins now gets everything
+        announce(endpoint.address)
+        await publisher.wait_children()
+        memory = Memory(packets)
+        cpu = time.process_time()
+        sent = 0
+        for part in _batches(pool, packets, max(batch, 64)):
+            if batch == 1:
+                for payload in part:
+                    await publisher.send(payload)
+            else:
+                await publisher.send_many(part)
+            sent += len(part)
+            memory.note(sent)
+        while publisher.machine.children and publisher.statistics().links[0].acknowledged < packets:
+            await endpoint.wait_turn()
+        return {"packets": packets, "cpu": time.process_time() - cpu} | memory.result()
+
+
+async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -> Result:
+    pool = payload_pool(size)
+    async with dcp.open_endpoint() as endpoint:
+        subscription = endpoint.subscribe(STREAM, [address])
+        started = await anext(subscription)
+        if started != dcp.Started(0):
+            raise RuntimeError(f"the stream was to start at 0: {started}")
+        memory = Memory(packets)
+        began, cpu = time.perf_counter(), time.process_time()
+        got = 0
+        while got < packets:
+            if batch == 1:
+                # One at a time, as most programs would, up to where memory is looked at.
+                async for item in subscription:
+                    got += 1
+                    _check(item, got, pool)
+                    if got == packets or not got % POOL:
+                        break
+            else:
+                for item in await subscription.receive_many():
+                    got += 1
+                    _check(item, got, pool)
+            memory.note(got)
+        seconds = time.perf_counter() - began
+        complete = got == packets and subscription.statistics().gaps == 0
+        return {"packets": got, "seconds": seconds, "cpu": time.process_time() - cpu, "complete": complete} | (
+            memory.result()
+        )
+
+
+def _check(item: object, number: int, pool: list[bytes]) -> None:
+    """The right packet at the right place; a tuple compares faster than its parts."""
+    if item != (number, pool[(number - 1) % POOL]):
+        raise RuntimeError(f"at packet {number}: {item!r:.60}")
+
+
+def _draw(rates: dict[str, list[float]], figure: Any) -> None:
+    axes = figure.subplots()
+    names = list(rates)
+    axes.boxplot([rates[name] for name in names], tick_labels=names)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("packets a second")
+    axes.set_title("350-byte packets from process to process over loopback")
+    axes.grid(axis="y", alpha=0.3)
