@@ -87,6 +87,11 @@ class Downlink(Link):
         self.stats_retransmitted = 0
         self.stats_nacks = 0
 
+    @property
+    def is_there(self) -> bool:
+        """The child has confirmed where it starts; or it waits, on an open link, for a stream that has not begun."""
+        return self.floor is not None or (not self._log.started and self.heard_at > self.opened_at)
+
     def proposed_start(self) -> int | None:
         """Where the child may begin; None while the stream has not begun here."""
         log = self._log

@@ -58,24 +58,25 @@ class Publisher:
         """Give the stream its next packet; returns its AN.
 
         Never waits for a child. With `follow_fastest` it waits while even the fastest child is half a log behind, which
-        makes a bulk transfer lossless and still lets no slow child delay the others.
+        makes a bulk transfer lossless and still lets no slow child delay the others. When it is cancelled, nothing was
+        sent.
         """
-        number = self.machine.publish(self._pack(payload), an=an, contiguous=contiguous)
-        self._endpoint.driver.turn_soon()
         self._since_checkpoint += 1
         if self._since_checkpoint >= BATCH:
             await self._yield()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+        number = self.machine.publish(self._pack(payload), an=an, contiguous=contiguous)
+        self._endpoint.driver.turn_soon()
         return number
 
     async def send_many(self, payloads: Iterable[bytes]) -> int:
         """Several packets at once, numbered one after the other; returns the last AN."""
+        await self._yield()
         number = self.machine.log.head
         for payload in payloads:
             number = self.machine.publish(self._pack(payload))
         self._endpoint.driver.turn()
-        await self._yield()
         return number
 
     def _pack(self, payload: bytes) -> bytes:
@@ -95,8 +96,8 @@ class Publisher:
         return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
 
     async def wait_children(self, count: int = 1) -> None:
-        """Until so many children are confirmed."""
-        while sum(link.floor is not None for link in self.machine.children.values()) < count:
+        """Until so many children are there: the next packet goes to all of them."""
+        while sum(link.is_there for link in self.machine.children.values()) < count:
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:
@@ -174,12 +175,14 @@ class Subscription:
             self._lot.unpark_all()
 
     def add_sender(self, address: Address, hello: bytes = b"") -> None:
-        """One more sender, redialled for as long as it is wanted."""
-        self.redial.want(address)
+        """One more sender, by its IP address and port, redialled for as long as it is wanted."""
+        address = self._endpoint.driver.udp.canonical(address)
+        self.redial.want(address, hello)
         self._endpoint.hub.add_sender(self.machine.stream, address, hello, now=trio.current_time())
         self._endpoint.driver.turn_soon()
 
     def remove_sender(self, address: Address) -> None:
+        address = self._endpoint.driver.udp.canonical(address)
         self.redial.forget(address)
         for link in list(self.machine.links.values()):
             if link.address == address:
@@ -195,11 +198,16 @@ class Subscription:
         return self.machine.statistics(trio.current_time())
 
     def close(self) -> None:
-        """Leave every sender; the iteration ends after what is still in the queue."""
-        self._closed = True
+        """Leave every sender, for good; the iteration ends after what is still in the queue."""
         for link_id in list(self.machine.links):
             self.machine.remove_sender(link_id)
+        self.ended()
         self._endpoint.driver.turn()
+
+    def ended(self) -> None:
+        """There is no way any more for something to come: whoever waits is woken."""
+        self._closed = True
+        self.redial.forget_all()
         self._lot.unpark_all()
 
 
@@ -214,6 +222,7 @@ class Endpoint:
         self._subscriptions: dict[str, Subscription] = {}
         self._turns = trio.lowlevel.ParkingLot()
         self._redial_at = trio.CancelScope()
+        self._closed = False
 
     @property
     def address(self) -> Address:
@@ -282,7 +291,10 @@ class Endpoint:
 
     async def wait_turn(self) -> None:
         """Until the machine has dealt with some input."""
-        await self._turns.park()
+        if not self._closed:
+            await self._turns.park()
+        if self._closed:
+            raise trio.ClosedResourceError("this endpoint was closed")
 
     def statistics(self) -> HubStatistics:
         return self.hub.statistics()
@@ -325,17 +337,19 @@ class Endpoint:
                 await trio.sleep_forever()
             now = trio.current_time()
             for subscription in self._subscriptions.values():
-                for address in subscription.redial.due(now):
-                    self.hub.add_sender(subscription.machine.stream, address, now=now)
+                for address, hello in subscription.redial.due(now):
+                    self.hub.add_sender(subscription.machine.stream, address, hello, now=now)
             self.driver.turn()
 
     def goodbye(self) -> None:
         """A word to everybody on the other ends; best effort."""
         for stream in {*self.hub.senders, *self.hub.receivers}:
             self.hub.remove_stream(stream, Reason.SHUTTING_DOWN if stream in self._publishers else Reason.NORMAL)
+        self._closed = True
         for subscription in self._subscriptions.values():
-            subscription.wake()
+            subscription.ended()
         self.driver.turn()
+        self._turns.unpark_all()
 
 
 @asynccontextmanager

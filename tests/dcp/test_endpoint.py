@@ -193,7 +193,7 @@ async def test_garbage_by_the_thousand_is_counted_and_the_stream_goes_on(host):
                 for target in (root, client):
                     stranger.sendto(data, target.address[:2])
                 if i % 50 == 0:
-                    await trio.sleep(0)
+                    await trio.lowlevel.checkpoint()
         await publisher.send(b"after the garbage")
         assert await take(subscription, 1) == [(1, b"after the garbage")]
         assert sum(root.statistics().dropped.values()) + root.driver.foreign > 2_000
@@ -315,7 +315,7 @@ async def test_close_ends_the_iteration_after_what_is_queued_and_is_for_good():
             await publisher.wait_children()
             await publisher.send_many([b"1", b"2", b"3"])
             while subscription.statistics().packets < 3:
-                await trio.sleep(0.01)
+                await client.wait_turn()
             subscription.redial.failed(("127.0.0.1", 9), dcp.Reason.SILENT, "silent", b"", trio.current_time())
             subscription.close()
             rest = [item async for item in subscription]
@@ -326,7 +326,7 @@ async def test_close_ends_the_iteration_after_what_is_queued_and_is_for_good():
         assert subscription.statistics().links == ()
         with trio.fail_after(10):
             while publisher.machine.children:
-                await trio.sleep(0.01)
+                await root.wait_turn()
 
 
 async def test_whoever_still_waits_when_an_endpoint_closes_is_woken():
@@ -344,11 +344,10 @@ async def test_whoever_still_waits_when_an_endpoint_closes_is_woken():
         ended.append("publisher")
 
     with trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            async with dcp.open_endpoint() as endpoint:
-                nursery.start_soon(iterate, endpoint.subscribe("other", [("127.0.0.1", 9)]))
-                nursery.start_soon(wait, endpoint.serve("s"))
-                await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery, dcp.open_endpoint() as endpoint:
+            nursery.start_soon(iterate, endpoint.subscribe("other", [("127.0.0.1", 9)]))
+            nursery.start_soon(wait, endpoint.serve("s"))
+            await trio.testing.wait_all_tasks_blocked()
     assert sorted(ended) == ["iteration", "publisher"]
 
 
@@ -373,7 +372,7 @@ async def test_more_children_than_room_are_refused():
             await publisher.wait_children()
             b.subscribe("s", [root.address])
             while not publisher.statistics().refused:
-                await trio.sleep(0.01)
+                await root.wait_turn()
         assert len(publisher.machine.children) == 1
 
 

@@ -165,8 +165,10 @@ def test_a_nack_backs_off_and_is_bounded():
     tap = Wire(world)
     world.run(4.0)
     nacks = [when for when, _ in tap.flagged(wire.NACK, "client")]
-    assert 3 <= len(nacks) <= 25
-    assert nacks[-1] - nacks[-2] > 3 * (nacks[1] - nacks[0])
+    early = [when for when in nacks if when < nacks[0] + 0.5]
+    late = [when for when in nacks if when > nacks[0] + 3.0]
+    assert 3 <= len(early) <= 12
+    assert len(late) <= 5
 
 
 # --- clean networks cost nothing --------------------------------------------------------------------------------------
@@ -236,6 +238,21 @@ def test_a_hole_that_is_behind_us_wakes_nobody():
     steps = world.net.steps
     world.run(10.0)
     assert world.net.steps - steps < IDLE_STEPS
+
+
+def test_a_child_waits_for_a_stream_that_has_not_begun():
+    """Found by the merge of two good ideas: its signs of life named a position that the decoder refused."""
+    for start in (Start.NEW, Start.OLDEST):
+        world = World(23, conditions=LOSSLESS)
+        world.root("root", start=None)
+        world.client("client", ["root"], start=start)
+        world.run(3 * world.config.dead_after)
+        assert world.told("client", events.LinkLost) == world.told("root", events.ChildLost) == []
+        assert world.hubs["root"].statistics().dropped == {}
+        for an in (1_000, 1_001, 1_002):
+            world.publish("root", b"first" if an == 1_000 else b"more", an=an)
+        world.run(2.0)
+        assert ans(world, "client") == [1_000, 1_001, 1_002]
 
 
 # --- squelch, acknowledgments -----------------------------------------------------------------------------------------

@@ -122,8 +122,15 @@ def test_openings_are_few_even_with_good_cookies():
     cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
     for number in range(2_000):
         hub.receive_datagram(encoded(request(nonce=number.to_bytes(16), cookie=cookie)), STRANGER, now=5.0)
-    assert len(world.senders["root"]._tickets) <= world.config.max_openings_per_second
-    assert hub.statistics().dropped["opening rate"] == 2_000 - world.config.max_openings_per_second
+    assert len(world.senders["root"]._tickets) <= world.config.max_openings_per_host
+    assert hub.statistics().dropped["opening rate"] == 2_000 - world.config.max_openings_per_host
+    # One host's crowd shuts nobody else out.
+    hub.receive_datagram(encoded(request(nonce=b"o" * 16)), ("other", 5), now=5.0)
+    (challenge,) = answers(hub)
+    cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    before = len(world.senders["root"]._tickets)
+    hub.receive_datagram(encoded(request(nonce=b"o" * 16, cookie=cookie)), ("other", 5), now=5.0)
+    assert len(world.senders["root"]._tickets) == before + 1
 
 
 def test_a_child_that_never_confirms_is_forgotten_and_got_no_data():
