@@ -52,6 +52,8 @@ class Publisher:
         self._endpoint = endpoint
         self._compressor = compressor
         self._follow_fastest = follow_fastest
+        # Who follows the fastest must look more often than a log is filled.
+        self._batch = min(BATCH, max(1, machine.log.max_packets // 4)) if follow_fastest else BATCH
         self._since_checkpoint = 0
 
     async def send(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
@@ -62,7 +64,7 @@ class Publisher:
         sent.
         """
         self._since_checkpoint += 1
-        if self._since_checkpoint >= BATCH:
+        if self._since_checkpoint >= self._batch:
             await self._yield()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -90,9 +92,16 @@ class Publisher:
                 await self._endpoint.wait_turn()
 
     def _lead(self) -> int:
-        """Packets in the log that even the fastest confirmed child has not acknowledged."""
+        """Packets in the log that even the fastest child has not acknowledged.
+
+        One that was here before the stream began counts from the start, confirmed or not: it has been promised all.
+        """
         log = self.machine.log
-        acked = [link.acked for link in self.machine.children.values() if link.floor is not None]
+        acked = [
+            log.low if link.floor is None else link.acked
+            for link in self.machine.children.values()
+            if link.floor is not None or link.came_early
+        ]
         return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
 
     async def wait_children(self, count: int = 1) -> None:

@@ -154,7 +154,8 @@ async def test_a_mebibyte_and_a_byte_stream():
 
 
 async def test_both_directions_over_one_socket_and_a_router_between():
-    policy = PredicatePolicy(matches=lambda query, payload: payload.startswith(query))
+    # A policy sees what is on the wire: a payload in its envelope, here a plain one.
+    policy = PredicatePolicy(matches=lambda query, packet: packet[1:].startswith(query))
     async with dcp.open_endpoint() as root, dcp.open_endpoint() as hop, dcp.open_endpoint() as client:
         down = root.serve("down", policy=policy)
         up = client.serve("up")
