@@ -106,6 +106,10 @@ _RANGE = struct.Struct("!QI")  # from u64, length u32: (from, from + length] is 
 _PIECE = struct.Struct("!II")  # from u32, until u32: bytes of the packet after the position
 
 
+NO_POSITION: Final = (1 << 64) - 1
+"""Acknowledged by a child that does not know yet where the stream begins: a sign of life, and nothing else."""
+
+
 class Acknowledgment(NamedTuple):
     times: Times
     epoch: int
@@ -134,7 +138,8 @@ def decode_acknowledgment_untrusted(body: bytes) -> Acknowledgment:
     if len(body) < _ACK.size:
         raise MalformedDatagram("short", "acknowledgment")
     clock, echo, hold, epoch, position, room = _ACK.unpack_from(body)
-    _check_positions(position)
+    if position != NO_POSITION:
+        _check_positions(position)
     return Acknowledgment(Times(clock, echo, hold), epoch, position, room)
 
 
@@ -176,9 +181,6 @@ _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
 _FED = 0x01
 _CLAIM = 0x02
 _START = 0x04
-
-NO_POSITION: Final = (1 << 64) - 1
-"""Acknowledged by a child that does not know yet where the stream begins: a sign of life, and nothing else."""
 
 
 class KeepAlive(NamedTuple):

@@ -23,6 +23,7 @@ from dcp.control import Range
 from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
 from dcp.link import Address, Link
 from dcp.log import Interest, Log
+from dcp.repairs import RecentRepairs, merged
 from dcp.rtt import Pace
 from dcp.serial import HALF, QUARTER
 from dcp.window import Pacer, SendWindow
@@ -64,12 +65,14 @@ class Downlink(Link):
         self.window = SendWindow(config, request.room)
         self.pace = Pace()
         self.fed = True
-        self.caught_up = False
         self.behind_since: float | None = None
+        """Since when the child has been in the older half of the log with no gain."""
+        self.behind_least = 0
+        """Its smallest lag since then."""
         self.outbox: deque[bytes] = deque()
         self._fragments: deque[bytes] = deque()
         self._repairs: deque[tuple[Cursor, int]] = deque()
-        self._repaired_at: dict[int, float] = {}
+        self._recent = RecentRepairs(MAX_REPAIRS)
         self._marks: deque[tuple[int, float]] = deque()
         self._asked: tuple[int, float] | None = None
         self._packets_since_ask = 0
@@ -83,6 +86,11 @@ class Downlink(Link):
         self.stats_bytes = 0
         self.stats_retransmitted = 0
         self.stats_nacks = 0
+
+    @property
+    def is_there(self) -> bool:
+        """The child has confirmed where it starts; or it waits, on an open link, for a stream that has not begun."""
+        return self.floor is not None or (not self._log.started and self.heard_at > self.opened_at)
 
     def proposed_start(self) -> int | None:
         """Where the child may begin; None while the stream has not begun here."""
@@ -105,8 +113,9 @@ class Downlink(Link):
         if position > self.acked:
             self.acked = position
             self.window.acknowledged(position)
-        if self._asked is not None and self._asked[0] & 0xFFFFFFFF == asked_an:
-            self.rtt.sample(now - self._asked[1])  # sure: a request goes out only on a packet's first sending
+        if asked_an and self._asked is not None and self._asked[0] & 0xFFFFFFFF == asked_an:
+            # Sure (Karn): a request goes out only on a packet's first sending, and other answers say 0.
+            self.rtt.sample(now - self._asked[1])
             self._asked = None
         if self.cursor.position < position:
             self.cursor.move(self._log, position)
@@ -118,7 +127,7 @@ class Downlink(Link):
         self.cursor.move(self._log, position)
         self.window.reset()
         self._repairs.clear()
-        self._repaired_at.clear()
+        self._recent.clear()
         self._fragments.clear()
         self._marks.clear()
         self._asked = None
@@ -141,40 +150,33 @@ class Downlink(Link):
         if not ranges and head <= position:
             self._keep_alive_at = now  # nothing to send again: say so
             return
-        lost = False
-        for index, (start, end) in enumerate(ranges):
-            start = max(start, position)
-            end = min(end, head)
-            if start >= end or len(self._repairs) >= MAX_REPAIRS:
-                continue
-            last = self._repaired_at.get(start)
-            if last is not None and now - last < self.rtt.smoothed:
-                continue
-            self._repaired_at[start] = now
-            lost = True
-            if index == 0 and pieces and self._repair_pieces(start, pieces):
+        wanted = [(max(start, position), min(end, head)) for start, end in ranges]
+        wanted = [(start, end) for start, end in wanted if start < end]
+        again = self._recent.without_recent(wanted, now - self.rtt.smoothed)
+        for start, end in again:
+            if len(self._repairs) >= MAX_REPAIRS:
+                break
+            self._recent.add((start, end), now)
+            if pieces and missing[0] == (start, end) and self._repair_pieces(start, end, pieces):
                 continue
             self._repairs.append((Cursor(self._log, start), end))
-        if lost:
+        if again:
             self.window.lost(now, self.rtt.smoothed)
-            self._prune_repair_times(now)
 
-    def _repair_pieces(self, start: int, pieces: Sequence[Range]) -> bool:
-        """Send again only these bytes of the large packet that follows `start`."""
+    def _repair_pieces(self, start: int, an: int, pieces: Sequence[Range]) -> bool:
+        """Send again only these bytes of the large packet `an`, if that is what follows `start` here too."""
         if self.interest is None:
             return False
         cursor = Cursor(self._log, start)
         claim = cursor.next_claim(self._log, self.interest, limit=self._limit(), room=1, max_packets=1)
-        if not isinstance(claim, DataClaim) or len(claim.packets[0][1]) <= self._payload_room():
+        if not isinstance(claim, DataClaim) or claim.packets[0][0] != an:
             return False
-        an, payload = claim.packets[0]
-        for first, until in pieces:
+        payload = claim.packets[0][1]
+        if len(payload) <= self._payload_room():
+            return False
+        for first, until in merged(pieces):
             self._queue_fragments(claim.prev, an, payload, first, min(until, len(payload)))
         return True
-
-    def _prune_repair_times(self, now: float) -> None:
-        if len(self._repaired_at) > 2 * MAX_REPAIRS:
-            self._repaired_at = {k: t for k, t in self._repaired_at.items() if now - t < self.rtt.smoothed}
 
     def _sent_before(self, when: float) -> int:
         """The highest AN of the live cursor that went out before `when`."""
@@ -221,7 +223,6 @@ class Downlink(Link):
         room_packets = self.window.room - self.window.packets
         claim = self._next_claim(self.cursor, self.interest, limit=self._limit(), max_packets=max(1, room_packets))
         if claim is None:
-            self.caught_up = True
             return None
         return self._encode_claim(claim, now, live=True)
 
@@ -315,7 +316,7 @@ class Downlink(Link):
 
     @property
     def is_catching_up(self) -> bool:
-        return not self.caught_up and self.lag > self._config.catch_up_lag
+        return self.lag > self._config.catch_up_lag
 
     def _catch_up_rate(self) -> float:
         """A quarter above what the window would bring anyway, spread evenly over the round trip."""

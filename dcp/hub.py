@@ -34,7 +34,8 @@ MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096
 MAX_INQUIRIES = 1_024
 MAX_INQUIRY_BYTES = 1_200
-# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum.
+# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum. As few are looked at:
+# each is compared with every link, and one that is passed over comes again with the next packet.
 MAX_RESETS_PER_SECOND = 100
 INQUIRY_INTERVAL = 0.15
 # No timer fires sooner after the last one: a deadline that lies in the past must not spin the shell.
@@ -197,15 +198,19 @@ class Hub:
     # --- children ----------------------------------------------------------------------------------------------------
 
     def accept(self, stream: str, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
-        """Answer an `OpeningReceived`: take the child."""
-        sender = self.senders[stream]
+        """Answer an `OpeningReceived`: take the child. None when it is too late, for the ticket or the stream."""
+        sender = self.senders.get(stream)
+        if sender is None:
+            return None
         link_id = sender.accept(ticket, reply, now=now)
         if link_id is not None:
             self._downlinks[link_id] = (sender, sender.children[link_id])
         return link_id
 
     def refuse(self, stream: str, ticket: int, reason: int, body: bytes = b"") -> None:
-        self.senders[stream].refuse(ticket, reason, body)
+        sender = self.senders.get(stream)
+        if sender is not None:
+            sender.refuse(ticket, reason, body)
 
     # --- inquiries ----------------------------------------------------------------------------------------------------
 

@@ -248,7 +248,7 @@ class Sender:
         if link.floor is not None and nack.ack.position < link.floor:
             self._stale_nacks += 1
             return
-        link.acknowledge(nack.ack.position, -1, nack.ack.room, now)
+        link.acknowledge(nack.ack.position, 0, nack.ack.room, now)
         link.request_repair(nack.ack.position, nack.highest, nack.missing, nack.pieces, now)
         if flags & wire.ACK_REQUEST:
             link.handle_probe(now)
@@ -405,15 +405,17 @@ class Sender:
         return link.floor is None and (link.waiting or (self.log.started and not link.came_early))
 
     def _is_behind(self, link: Downlink, now: float) -> bool:
-        """Whether the child has stayed in the older half of a full log too long, with no gain."""
+        """Whether the child has stayed in the older half of a full log too long, with no gain on the head."""
         log = self.log
-        half = log.first_ordinal + len(log) // 2
-        full_enough = log.evicted > 0 and link.floor is not None
-        if not full_enough or link.is_catching_up or log.ordinal_after(link.acked) > half:
+        if not log.evicted or link.floor is None:
+            return False
+        lag = log.next_ordinal - log.ordinal_after(link.acked)
+        if lag <= len(log) // 2:
             link.behind_since = None
             return False
-        if link.behind_since is None:
+        if link.behind_since is None or lag < link.behind_least:
             link.behind_since = now
+            link.behind_least = lag
         return now - link.behind_since > self._config.behind_after
 
     def next_timeout(self, now: float) -> float | None:

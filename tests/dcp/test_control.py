@@ -31,6 +31,7 @@ from dcp.serial import MAX_POSITION
 u8 = st.integers(0, 0xFF)
 u32 = st.integers(0, 0xFFFFFFFF)
 position = st.integers(0, MAX_POSITION)
+below_last = st.integers(0, MAX_POSITION - 1)
 sixteen = st.binary(min_size=16, max_size=16)
 text = st.binary(max_size=100)
 times = st.builds(Times, u32, u32, st.integers(0, 0xFFFF))
@@ -79,7 +80,7 @@ def test_bundle(prev, steps):
 
 @given(
     st.one_of(
-        st.builds(lambda e, a, b: Hole(e, min(a, b), max(a, b) + 1), u32, position, st.integers(0, MAX_POSITION - 1)),
+        st.builds(lambda e, a, b: Hole(e, min(a, b), max(a, b) + 1), u32, below_last, below_last),
         st.builds(
             lambda o, d, more: Fragment(o, o + len(d) + more, d), st.integers(0, 1000), st.binary(min_size=1), u8
         ),

@@ -256,14 +256,14 @@ A, B = ("192.0.2.1", 1), ("192.0.2.2", 1)
 
 def test_redial_backs_off_and_starts_over_after_success():
     redial = Redial(random.Random(1))
-    redial.want(A)
+    redial.want(A, b"hello")
     now, delays = 0.0, []
     for _ in range(8):
         redial.failed(A, Reason.SILENT, "silent", b"", now)
         at = redial.next_at()
         delays.append(at - now)
         assert redial.due(at - 1e-6) == []
-        assert redial.due(at) == [A]
+        assert redial.due(at) == [(A, b"hello")]
         assert redial.due(at) == []
         now = at
     assert FIRST_DELAY / 2 <= delays[0] <= FIRST_DELAY
@@ -277,7 +277,7 @@ def test_a_renewed_session_is_dialled_at_once():
     redial = Redial(random.Random(1))
     redial.want(A)
     redial.failed(A, Reason.RENEW, "renew", b"", 5.0)
-    assert redial.due(5.0) == [A]
+    assert redial.due(5.0) == [(A, b"")]
 
 
 def test_hopeless_only_when_every_sender_refused_for_good():

@@ -69,6 +69,34 @@ def test_a_full_buffer_drops_the_farthest_and_counts(entries, max_packets, max_b
     assert (len(buffer), buffer.packets, buffer.bytes) == (0, 0, 0)
 
 
+def test_a_full_buffer_that_waits_for_one_packet_is_not_searched_through():
+    """Found by reading: after every packet all claims were looked at, 8,192 of them, to find that none applies."""
+    buffer = ReorderBuffer(8_192, 1 << 20)
+    for an in range(2, 16_000, 2):
+        buffer.add(0, an - 1, an, [(an, b"x")])
+    looked = 0
+
+    class Counting(dict):
+        def get(self, key, default=None):
+            nonlocal looked
+            looked += 1
+            return super().get(key, default)
+
+    buffer._claims = Counting(buffer._claims)
+    for position in range(1, 16_000, 2):
+        assert buffer.take(position - 1, (0,)) is None
+        assert buffer.take(position, (0,)) == (0, position + 1, [(position + 1, b"x")]) or position + 1 >= 16_000
+    assert looked <= 8_000
+
+
+def test_replaced_and_dropped_claims_leave_nothing_behind():
+    buffer = ReorderBuffer(10, 1 << 20)
+    for i in range(10_000):
+        buffer.add(0, 10_000 - i, 20_000, [(20_000, b"x")])
+        buffer.add(0, 30_000 + i, 40_000 + i, [])
+    assert len(buffer._starts) <= 2 * len(buffer) + 65
+
+
 def test_a_switch_throws_the_other_epoch_away():
     buffer = ReorderBuffer(10, 100)
     buffer.add(0, 5, 6, [(6, b"old")])
