@@ -1,0 +1,132 @@
+"""One iterative lookup as a pure machine: whom to ask next, and when it is over.
+
+kademlia's crawler asks three and waits for all three, so for the slowest of them: five seconds when one is dead. Here a
+request that is late stops counting against `alpha` and another takes its place; the late answer is still welcome. Over
+when the k nearest that are neither dead nor late have answered.
+
+Against liars: at most `max_per_source` places for one source address, a bounded shortlist, a bounded number of queries,
+and an answer counts for the id that was asked only if it comes from that id.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dht.addresses import source_group
+from dht.wire import Contact
+
+if TYPE_CHECKING:
+    from dht.config import NodeConfig
+    from dht.identity import NodeId
+
+
+class _State(enum.Enum):
+    FRESH = enum.auto()
+    ASKED = enum.auto()
+    LATE = enum.auto()
+    ANSWERED = enum.auto()
+    FAILED = enum.auto()
+
+
+class Lookup:
+    def __init__(self, target: bytes, *, own_id: NodeId, config: NodeConfig, start: Iterable[Contact]) -> None:
+        self._target = int.from_bytes(target, "big")
+        self._own_id = own_id
+        self._config = config
+        self._max_shortlist = 4 * config.k
+        self._order: list[tuple[int, Contact]] = []
+        self._state: dict[Contact, _State] = {}
+        self._of_source: Counter[str] = Counter()
+        self._in_flight = 0
+        self.queries = 0
+        self.add(start)
+
+    @property
+    def is_done(self) -> bool:
+        return not self._in_flight and self._next_fresh() is None
+
+    @property
+    def nearest_answered(self) -> list[Contact]:
+        return [contact for _, contact in self._order if self._state[contact] is _State.ANSWERED][: self._config.k]
+
+    def next_query(self) -> Contact | None:
+        """The contact to ask now, marked as asked; None when enough are in flight or none is left."""
+        if self._in_flight >= self._config.alpha:
+            return None
+        contact = self._next_fresh()
+        if contact is not None:
+            self._state[contact] = _State.ASKED
+            self._in_flight += 1
+            self.queries += 1
+        return contact
+
+    def late(self, contact: Contact) -> None:
+        if self._state[contact] is _State.ASKED:
+            self._state[contact] = _State.LATE
+            self._in_flight -= 1
+
+    def failed(self, contact: Contact) -> None:
+        self._settle(contact, _State.FAILED)
+        self._of_source[source_group(contact.address)] -= 1
+
+    def answered(self, contact: Contact, *, by: NodeId, contacts: Iterable[Contact]) -> bool:
+        """False when somebody else answered there: then the contact failed, and the one who answered is added."""
+        if by != contact.id:
+            self.failed(contact)
+            self.add([Contact(by, contact.address)])
+            return False
+        self._settle(contact, _State.ANSWERED)
+        self.add(contacts)
+        return True
+
+    def add(self, contacts: Iterable[Contact]) -> None:
+        for contact in contacts:
+            group = source_group(contact.address)
+            if (
+                contact in self._state
+                or contact.id == self._own_id
+                or self._of_source[group] >= self._config.max_per_source_in_lookup
+            ):
+                continue
+            distance = int.from_bytes(contact.id, "big") ^ self._target
+            if len(self._order) >= self._max_shortlist and not self._drop_beyond(distance):
+                continue
+            self._state[contact] = _State.FRESH
+            self._of_source[group] += 1
+            insort(self._order, (distance, contact))
+
+    def _settle(self, contact: Contact, state: _State) -> None:
+        if self._state[contact] is _State.ASKED:
+            self._in_flight -= 1
+        self._state[contact] = state
+
+    def _drop_beyond(self, distance: int) -> bool:
+        """Make room in a full shortlist: the farthest that nothing is known of, or one that failed."""
+        for index in range(len(self._order) - 1, -1, -1):
+            farther, contact = self._order[index]
+            state = self._state[contact]
+            if state is _State.FAILED or (state is _State.FRESH and farther > distance):
+                del self._order[index]
+                if state is _State.FRESH:
+                    self._of_source[source_group(contact.address)] -= 1
+                    del self._state[contact]
+                return True
+        return False
+
+    def _next_fresh(self) -> Contact | None:
+        if self.queries >= self._config.max_lookup_queries:
+            return None
+        ahead = 0  # answered, or likely to: the k places that matter
+        for _, contact in self._order:
+            state = self._state[contact]
+            if state is _State.FRESH:
+                return contact
+            if state in (_State.ANSWERED, _State.ASKED):
+                ahead += 1
+                if ahead >= self._config.k:
+                    return None
+        return None
