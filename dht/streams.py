@@ -91,6 +91,8 @@ class Grant:
         grant = cls.decode(
             body[ID_BYTES : ID_BYTES + GRANT_BYTES], stream=stream, peer_id=PeerId(bytes(body[:ID_BYTES]))
         )
+        if grant.to_text() != text:
+            raise ValueError("this grant is damaged")  # base64 has bits to spare at its end
         if not grant.is_genuine():
             raise RecordRejected(Refusal.BAD_GRANT, "the owner did not sign it")
         return grant
