@@ -23,7 +23,7 @@ Key = NewType("Key", bytes)
 
 KEY_BYTES = 20
 FIRST_BUCKET_WIDTH = 512  # levels are sparse: a child is 512 to 1,024 above its highest parent
-MAX_LEVEL_BUCKET = 24  # bucket of the highest level that 32 bits hold
+MAX_LEVEL_BUCKET = 23  # bucket of the highest level that 32 bits hold
 SHARD_BITS = 2
 MAX_SHARD_DEPTH = 8  # 65,536 shards a bucket
 

@@ -110,7 +110,7 @@ class Node:
         self._given_up: OrderedDict[Address, None] = OrderedDict()
         self._placements: OrderedDict[Key, tuple[float, list[tuple[Contact, Found]]]] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self.is_closed = False
 
     @classmethod
     def for_identity(cls, identity: Identity, **options: Any) -> Node:
@@ -126,7 +126,7 @@ class Node:
         self._spawn(self._every(self.config.handoff_interval, self._hand_off_unrefreshed))
 
     async def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -134,7 +134,7 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self.protocol.datagram_received(data, addr)
 
     @property
@@ -467,9 +467,9 @@ class Node:
             await action()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._is_closed or len(self._tasks) >= _MAX_TASKS:
+        if self.is_closed or len(self._tasks) >= _MAX_TASKS:
             work.close()
-            self.protocol.counters["too_many_tasks"] += not self._is_closed
+            self.protocol.counters["too_many_tasks"] += not self.is_closed
             return
         task = self.loop.create_task(work)
         self._tasks.add(task)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from bisect import bisect_left
 from collections import Counter
@@ -45,6 +44,7 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
         self._config = config
         self._of_source: Counter[str] = Counter()
         self._used_at: dict[tuple[int, int], float] = {}
+        self._flat: list[tuple[int, TableNode]] | None = None
         super().__init__(None, config.k, Node(node_id))
 
     def __len__(self) -> int:
@@ -112,8 +112,15 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
     ) -> list[Contact]:
         """The contacts nearest to a key; `only_sound` leaves out those that missed last time."""
         target = int.from_bytes(key, "big")
-        nodes = [n for n in self if n.id != exclude and not (only_sound and n.misses)]
-        return [n.contact for n in heapq.nsmallest(count, nodes, key=lambda n: n.long_id ^ target)]
+        # The hottest line of a node: distances are distinct, so nodes are never compared.
+        ranked = sorted([(long_id ^ target, node) for long_id, node in self._ranked_nodes()])
+        chosen: list[Contact] = []
+        for _, node in ranked:
+            if node.id != exclude and not (only_sound and node.misses):
+                chosen.append(node.contact)
+                if len(chosen) >= count:
+                    break
+        return chosen
 
     def least_recently_heard(self) -> TableNode | None:
         return min(self, key=lambda n: (n.heard_at, n.long_id), default=None)
@@ -129,6 +136,12 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
                 low, high = bucket.range
                 targets.append(NodeId(rng.randint(low, min(high, _SPACE - 1)).to_bytes(ID_BYTES, "big")))
         return targets
+
+    def _ranked_nodes(self) -> list[tuple[int, TableNode]]:
+        """Every node with its id as a number, made anew only after the table has changed."""
+        if self._flat is None:
+            self._flat = [(node.long_id, node) for node in self]
+        return self._flat
 
     def _bucket(self, node_id: bytes) -> KBucket:
         return self.buckets[self.get_bucket_for(Node(node_id))]
@@ -147,6 +160,7 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
             bucket = self.buckets[index]
             if bucket.add_node(node):
                 self._of_source[node.group] += 1
+                self._flat = None
                 return True
             # Full: now among the replacements. Only our own bucket splits, as in the paper's basic scheme.
             if not bucket.has_in_range(self.node) or len(self.buckets) >= 8 * ID_BYTES:
@@ -166,6 +180,7 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
         bucket = self._bucket(node.id)
         before = set(bucket.nodes)
         bucket.remove_node(node)
+        self._flat = None
         self._of_source[node.group] -= 1
         if not self._of_source[node.group]:
             del self._of_source[node.group]
@@ -179,3 +194,4 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
             assert len(bucket) <= self.ksize
             assert all(bucket.has_in_range(node) for node in bucket.nodes.values())
         assert len({n.id for n in self}) == len(self)
+        assert self._flat is None or {node.id for _, node in self._flat} == {node.id for node in self}
