@@ -42,7 +42,8 @@ class NodeConfig:
     max_misses: int = 3  # a miss is a request and its retry unanswered
     token_lifetime: float = 300.0
 
-    refresh_interval: float = 120.0  # own neighbourhood, and any bucket unused for that long
+    refresh_interval: float = 120.0  # of the own neighbourhood
+    bucket_refresh_interval: float = 300.0  # of any bucket that no lookup went through for that long
     probe_interval: float = 20.0  # the contact heard least recently, and one that was given up (heals partitions)
     rejoin_min_delay: float = 1.0
     rejoin_max_delay: float = 30.0

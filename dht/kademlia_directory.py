@@ -65,6 +65,8 @@ class KademliaDirectory:
     ) -> list[PeerRecord]:
         check_stream_name(stream)
         buckets = buckets_below(below_level)
+        if not buckets:
+            return []
         enough = limit if limit is not None else _ENOUGH_CANDIDATES
         for _ in range(_MAX_ROUNDS):
             results = await asyncio.gather(*(self._read_bucket(stream, bucket) for bucket in buckets))

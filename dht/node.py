@@ -342,27 +342,29 @@ class Node:
         others = [*self._remembered, *self._given_up, *self.remember()]
         self.rng.shuffle(others)
         addresses = list(dict.fromkeys([*addresses, *others[: 2 * self.config.k]]))
-        answered = await asyncio.gather(*(self._greet(address) for address in addresses))
-        if not any(answered):
+        answers = await asyncio.gather(*(self._greet(address) for address in addresses))
+        if not any(answers):
             return False
         await self.find_nodes(self.id)
-        since = self.loop.time() - self.config.refresh_interval
-        for target in self.protocol.router.unused_targets(since=since, rng=self.rng):
-            await self.find_nodes(target)
+        await self._refresh_buckets()
         return True
 
-    async def _greet(self, address: Address) -> bool:
+    async def _greet(self, address: Address) -> Found | None:
         # find_node, not ping: the same cost, and it brings the first neighbours.
         answer = await self.protocol.ask(address, FindNode(self._sender_id, Key(self.id)))
-        if answer is None or answer.node_id == self.id:
-            return False
+        if not isinstance(answer, Found) or answer.node_id == self.id:
+            return None
         self._given_up.pop(address, None)
         self.protocol.settle(Contact(answer.node_id, address), answer)
-        return True
+        return answer
 
     async def _try_address(self, address: Address) -> None:
-        if await self._greet(address):
+        """Ask an address; when it knows none of our neighbours it is of another network, or we are new: join it."""
+        known = self._known_addresses()
+        answer = await self._greet(address)
+        if answer is not None and not any(contact.address in known for contact in answer.contacts):
             await self.find_nodes(self.id)
+            self.protocol.counters["networks_joined"] += 1
 
     async def _resolved(self, endpoints: Sequence[Address]) -> list[Address]:
         """Names are looked up at every attempt: an operator may have moved the machine."""
@@ -407,7 +409,10 @@ class Node:
 
     async def _refresh(self) -> None:
         await self.find_nodes(self.id)
-        since = self.loop.time() - self.config.refresh_interval
+        await self._refresh_buckets()
+
+    async def _refresh_buckets(self) -> None:
+        since = self.loop.time() - self.config.bucket_refresh_interval
         for target in self.protocol.router.unused_targets(since=since, rng=self.rng):
             await self.find_nodes(target)
 

@@ -134,7 +134,7 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         self._outstanding[message_id] = _Outstanding(
             type(request), address, datagram, future, self._loop.time(), wait, False, on_late, timer
         )
-        self.counters["asked"] += 1
+        self.counters[f"asked_{type(request).__name__}"] += 1
         self._send(datagram, address)
         return future
 

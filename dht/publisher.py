@@ -63,7 +63,8 @@ class Publisher:
             publication = self._publications.pop(name, None)
             if publication is not None:
                 async with publication.lock:
-                    await self._take_back(publication, list(publication.placed))
+                    version = self._next_version(publication)
+                    await self._take_back(publication, list(publication.placed), version=version)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -88,6 +89,8 @@ class Publisher:
             publication.renew_at = node.loop.time() + node.config.republish_interval * node.rng.uniform(0.8, 1.0)
             record = publication.wanted
             results = []
+            # Taken before the record's own version: a reader that sees both must believe the record.
+            gone_version = self._next_version(publication)
             # A record that was full a while ago may fit a shallower shard by now, where readers look first.
             if publication.depth and node.rng.random() < _RETRY_SHALLOWER:
                 publication.depth -= 1
@@ -105,7 +108,8 @@ class Publisher:
                     publication.depth += 1
                 wanted_keys.append(key)
                 results.append(result)
-            await self._take_back(publication, [key for key in publication.placed if key not in wanted_keys])
+            left = [key for key in publication.placed if key not in wanted_keys]
+            await self._take_back(publication, left, version=gone_version)
             return self._published(publication, results)
 
     async def _put(self, publication: _Publication, key: Key, record: PeerRecord) -> WriteResult:
@@ -121,20 +125,23 @@ class Publisher:
             publication.version = result.newest_version
         return result
 
-    async def _take_back(self, publication: _Publication, keys: list[Key]) -> None:
+    async def _take_back(self, publication: _Publication, keys: list[Key], *, version: int) -> None:
         for key in keys:
             last = publication.placed.pop(key)
             if last.is_expired(self._node.clock()):
                 continue
             # It lives as long as what it withdraws: an earlier version cannot come back before both are gone.
-            gone = replace(self._stamp(publication, last), withdrawn=True, expires_at=last.expires_at)
+            gone = replace(last, withdrawn=True, version=version)
             await self._node.write(key, [sign_record(gone, self._identity).wire])
 
     def _stamp(self, publication: _Publication, record: PeerRecord) -> PeerRecord:
-        now = self._node.clock()
+        expires_at = int(self._node.clock() + self._node.config.record_lifetime)
+        return record.stamped(version=self._next_version(publication), expires_at=expires_at)
+
+    def _next_version(self, publication: _Publication) -> int:
         # Milliseconds of the clock: monotonic over restarts without a file, unless the clock goes back (see _put).
-        publication.version = max(publication.version + 1, int(now * 1000))
-        return record.stamped(version=publication.version, expires_at=int(now + self._node.config.record_lifetime))
+        publication.version = max(publication.version + 1, int(self._node.clock() * 1000))
+        return publication.version
 
     def _published(self, publication: _Publication, results: list[WriteResult]) -> Published:
         refused: Counter[Refusal] = Counter()

@@ -64,22 +64,18 @@ def run_virtual(main: Callable[[VirtualLoop], Awaitable[T]]) -> T:
     """Run `main` to its end in virtual time, and every task it left behind to its cancellation."""
     loop = VirtualLoop()
     try:
-        result = loop.run_until_complete(_as_coroutine(main(loop)))
+        return loop.run_until_complete(_as_coroutine(main(loop)))
+    finally:
         left = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
         for task in left:
             task.cancel()
-        loop.run_until_complete(_as_coroutine(asyncio.gather(*left, return_exceptions=True)) if left else _nothing())
-        return result
-    finally:
+        if left:
+            loop.run_until_complete(_as_coroutine(asyncio.gather(*left, return_exceptions=True)))
         loop.close()
 
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable
-
-
-async def _nothing() -> None:
-    pass
 
 
 class SimulatedNetwork:
