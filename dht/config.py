@@ -39,6 +39,7 @@ class NodeConfig:
     initial_timeout: float = 0.5  # nothing is known of the network yet
     min_timeout: float = 0.1
     max_timeout: float = 1.5
+    recheck_interval: float = 120.0  # a stranger that did not get into the table is not pinged again before that
     max_misses: int = 3  # a miss is a request and its retry unanswered
     token_lifetime: float = 300.0
 

@@ -106,6 +106,7 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         )
         self._timeouts = Timeouts(config)
         self._checking: set[Contact] = set()
+        self._checked_at: OrderedDict[Contact, float] = OrderedDict()
         self._secret = rng.randbytes(16)
         self._observed: OrderedDict[str, Address] = OrderedDict()  # who -> what address they saw us at
         self.on_new_contact: Callable[[Contact], None] = lambda contact: None
@@ -299,9 +300,19 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
 
     def welcome_if_new(self, contact: Contact) -> None:
         """Somebody asked us something. It enters the table only after it answers a ping: a source can be forged."""
-        if contact in self._checking or len(self._checking) >= self._config.k or not self.router.has_room_for(contact):
+        now = self._loop.time()
+        if (
+            contact in self._checking
+            or len(self._checking) >= self._config.k
+            or now - self._checked_at.get(contact, float("-inf")) < self._config.recheck_interval
+            or not self.router.has_room_for(contact)
+        ):
             return
         self._checking.add(contact)
+        self._checked_at.pop(contact, None)
+        self._checked_at[contact] = now
+        if len(self._checked_at) > self._config.max_sources:
+            self._checked_at.popitem(last=False)
         future = self.ask(contact.address, Ping(self._sender_id))
         future.add_done_callback(lambda done: self._checked(contact, done.result()))
 
