@@ -417,15 +417,19 @@ class Node:
             await self.find_nodes(target)
 
     async def _hand_off_unrefreshed(self) -> None:
-        """Store anew what nobody refreshed, if no known node is nearer: its replicas may have died."""
+        """Store anew what nobody refreshed: other replicas may have died.
+
+        Every replica would, at jittered times; the first one refreshes the others, as in the paper.
+        """
         now = self.clock()
         waiting: dict[Key, list[bytes]] = {}
         for key, held in self.store.unrefreshed(older_than=now - self.config.handoff_interval, now=now):
-            if self._is_nearest(key, exclude=None):
-                waiting.setdefault(key, []).append(held.wire)
-        for key, wires in waiting.items():
-            self.protocol.counters["handed_off"] += len(wires[: self.config.max_handoffs])
-            await self.write(key, wires[: self.config.max_handoffs], handed=True)
+            waiting.setdefault(key, []).append(held.wire)
+        for key, unrefreshed in waiting.items():
+            wires = unrefreshed[: self.config.max_handoffs]
+            self.protocol.counters["handed_off"] += len(wires)
+            await self.write(key, wires, handed=True)
+            self._store_here(key, wires, WriteResult(), handed=True)  # refreshed here too, near to the key or not
 
     def _on_new_contact(self, contact: Contact) -> None:
         """Give a newcomer what belongs to it (kademlia's `welcome_if_new`, without hashing keys that are hashes)."""
