@@ -6,17 +6,21 @@ The tests run it small, `python -m bench dht --simulate` at full size; docs/dht.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dht.config import DEFAULT_CONFIG
+from dht.errors import DirectoryUnavailable
 from dht.kademlia_directory import KademliaDirectory
 from dht.keys import roots_key
 from dht.record import Address, PeerRecord, Role
 from dht.testing import Swarm, VirtualLoop, run_virtual
 
 if TYPE_CHECKING:
+    from dht.config import NodeConfig
     from dht.identity import PeerId
 
 
@@ -32,6 +36,7 @@ class CampaignPlan:
     publishers: int = 20
     lookups_per_second: float = 10.0
     settle: float = 30.0
+    config: NodeConfig = DEFAULT_CONFIG
 
 
 @dataclass(slots=True)
@@ -73,7 +78,7 @@ def run_campaign(plan: CampaignPlan, progress: Callable[[str], None] = lambda te
 class _Campaign:
     def __init__(self, loop: VirtualLoop, plan: CampaignPlan, progress: Callable[[str], None]) -> None:
         self._loop, self._plan, self._progress = loop, plan, progress
-        self._swarm = Swarm(loop, seed=plan.seed, loss=plan.loss)
+        self._swarm = Swarm(loop, seed=plan.seed, loss=plan.loss, config=plan.config)
         self._rng = self._swarm.rng
         self._result = CampaignResult()
         self._live: list[_Published] = []
@@ -133,9 +138,13 @@ class _Campaign:
         directory = KademliaDirectory(node, identity)
         published = _Published(stream, identity.peer_id, address, directory)
         record = PeerRecord(stream, identity.peer_id, (address,), role=Role.ROOT, capacity=6, free_slots=6)
-        await directory.publish(record)
+        with contextlib.suppress(DirectoryUnavailable):  # its node died over it; the check below sees that
+            await directory.publish(record)
         if address in self._swarm.nodes:
             self._live.append(published)
+        else:
+            await directory.close()
+            await self._publish_another()
 
     async def _withdraw(self) -> None:
         published = self._live.pop(self._rng.randrange(len(self._live)))

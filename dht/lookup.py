@@ -2,7 +2,7 @@
 
 kademlia's crawler asks three and waits for all three, so for the slowest of them: five seconds when one is dead. Here a
 request that is late stops counting against `alpha` and another takes its place; the late answer is still welcome. Over
-when the k nearest that are neither dead nor late have answered.
+when the k nearest that are neither dead nor late have answered, unless most are late.
 
 Against liars: at most `max_per_source` places for one source address, a bounded shortlist, a bounded number of queries,
 and an answer counts for the id that was asked only if it comes from that id.
@@ -42,12 +42,17 @@ class Lookup:
         self._state: dict[Contact, _State] = {}
         self._of_source: Counter[str] = Counter()
         self._in_flight = 0
+        self._late = 0
+        self._answered = 0
         self.queries = 0
         self.add(start)
 
     @property
     def is_done(self) -> bool:
-        return not self._in_flight and self._next_fresh() is None
+        if self._in_flight or self._next_fresh() is not None:
+            return False
+        # When more are late than answered, it is rather we who are slow, or the way to all of them: wait for them.
+        return self._late <= self._answered
 
     @property
     def nearest_answered(self) -> list[Contact]:
@@ -68,6 +73,7 @@ class Lookup:
         if self._state[contact] is _State.ASKED:
             self._state[contact] = _State.LATE
             self._in_flight -= 1
+            self._late += 1
 
     def failed(self, contact: Contact) -> None:
         self._settle(contact, _State.FAILED)
@@ -102,6 +108,9 @@ class Lookup:
     def _settle(self, contact: Contact, state: _State) -> None:
         if self._state[contact] is _State.ASKED:
             self._in_flight -= 1
+        else:
+            self._late -= 1
+        self._answered += state is _State.ANSWERED
         self._state[contact] = state
 
     def _drop_beyond(self, distance: int) -> bool:

@@ -381,17 +381,21 @@ class Node:
         return resolved
 
     async def _keep_joined(self) -> None:
+        """Join, and join again whenever everybody is gone; or find one's place after others found us."""
         delay = self.config.rejoin_min_delay
-        was_joined = False
+        is_placed = False
         while True:
-            if self.is_isolated and self.knows_somebody:
-                joined = await self.join()
-                if joined != was_joined:
-                    log.info("joined the DHT" if joined else "lost every contact of the DHT, trying again")
-                    was_joined = joined
-                delay = self.config.rejoin_min_delay if joined else min(2 * delay, self.config.rejoin_max_delay)
-            else:
-                was_joined, delay = not self.is_isolated, self.config.rejoin_min_delay
+            if self.is_isolated:
+                if is_placed:
+                    log.info("lost every contact of the DHT, trying again")
+                is_placed = self.knows_somebody and await self.join()
+                if is_placed:
+                    log.info("joined the DHT")
+            elif not is_placed:
+                await self.find_nodes(self.id)
+                await self._refresh_buckets()
+                is_placed = True
+            delay = min(2 * delay, self.config.rejoin_max_delay) if self.is_isolated else self.config.rejoin_min_delay
             await asyncio.sleep(delay * self.rng.uniform(0.5, 1.5))
 
     # --- upkeep

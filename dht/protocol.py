@@ -68,11 +68,13 @@ class _Outstanding:
     address: Address
     datagram: bytes
     future: asyncio.Future[Answer | None]
-    sent_at: float
-    wait: float
-    is_retry: bool
     on_late: Callable[[], None] | None
     timer: asyncio.TimerHandle
+    sent_at: float
+    wait: float
+    due_at: float
+    is_retry: bool = False
+    is_extended: bool = False
 
 
 class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no types
@@ -131,9 +133,10 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         padded_to = -(-self._config.max_datagram_bytes // self._config.max_reply_ratio)
         datagram = encode_request(message_id, request, padded_to=padded_to)
         wait = self._timeouts.first_wait(address)
-        timer = self._loop.call_later(wait, self._on_timeout, message_id)
+        now = self._loop.time()
+        timer = self._loop.call_at(now + wait, self._on_timeout, message_id)
         self._outstanding[message_id] = _Outstanding(
-            type(request), address, datagram, future, self._loop.time(), wait, False, on_late, timer
+            type(request), address, datagram, future, on_late, timer, sent_at=now, wait=wait, due_at=now + wait
         )
         self.counters[f"asked_{type(request).__name__}"] += 1
         self._send(datagram, address)
@@ -180,9 +183,19 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         waiting = self._outstanding.get(message_id)
         if waiting is None:
             return
+        now = self._loop.time()
+        if now - waiting.due_at > _LOOP_LAG and not waiting.is_extended:
+            # This timer fires late: we were busy, and the answer may lie unread in the socket.
+            waiting.is_extended = True
+            waiting.due_at = now + waiting.wait
+            waiting.timer = self._loop.call_at(waiting.due_at, self._on_timeout, message_id)
+            self.counters["loop_lagged"] += 1
+            return
         if not waiting.is_retry:
             waiting.is_retry = True
-            waiting.timer = self._loop.call_later(2 * waiting.wait, self._on_timeout, message_id)
+            waiting.is_extended = False
+            waiting.due_at = now + 2 * waiting.wait
+            waiting.timer = self._loop.call_at(waiting.due_at, self._on_timeout, message_id)
             self.counters["retried"] += 1
             self._send(waiting.datagram, waiting.address)
             if waiting.on_late is not None:
@@ -342,5 +355,6 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         return any(hmac.compare_digest(token, self._token(address, age=age)) for age in (0, 1))
 
 
+_LOOP_LAG = 0.02  # a timer this late was held up by something else than the network
 # Header, two ids and addresses, token, total, lengths: what an answer to a find costs before contacts and records.
 _FOUND_OVERHEAD = HEADER_BYTES + 1 + 22 + 20 + 10 + 3 + 9 + 1 + 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dht.addresses import canonical, is_ip_literal
 from dht.errors import DhtError
@@ -28,8 +28,8 @@ class UdpTransport(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        # A cast, since before Python 3.12 the selector's transport is no DatagramTransport by descent.
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self.receive(data, addr)
@@ -48,6 +48,11 @@ class UdpTransport(asyncio.DatagramProtocol):
             self._transport.sendto(data, (host, port))
         except (OSError, ValueError):
             self.send_errors += 1
+
+    def abort(self) -> None:
+        """Close at once, whatever waits to be sent."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         if self._transport is not None:

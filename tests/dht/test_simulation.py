@@ -40,11 +40,14 @@ def record_at(swarm: Swarm, index: int, **fields) -> PeerRecord:
 
 @pytest.mark.slow
 def test_records_are_found_under_churn_and_loss():
-    result = run_campaign(
-        CampaignPlan(seed=7, nodes=50, duration=230.0, half_life=120.0, lookups_per_second=4.0, settle=10.0)
+    # Records that live a minute, so that a short run sees many expire; nodes that live a minute, half of them.
+    config = NodeConfig(record_lifetime=60.0, republish_interval=20.0, handoff_interval=30.0)
+    plan = CampaignPlan(
+        seed=7, nodes=40, duration=120.0, half_life=60.0, lookups_per_second=5.0, settle=10.0, config=config
     )
+    result = run_campaign(plan)
     assert result.deaths > 50
-    assert result.lookups > 500
+    assert result.lookups > 400
     assert result.found_share >= 0.999, f"seed 7: {result.found} of {result.lookups}"
     assert result.ghosts_looked_for > 0
     assert result.ghosts_found == 0
