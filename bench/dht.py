@@ -256,7 +256,8 @@ def _simulate(args: argparse.Namespace) -> Report:
         )
 
     for nodes in sizes:
-        plan = CampaignPlan(seed=args.seed, nodes=nodes, duration=60.0, half_life=float("inf"), loss=0.0)
+        still = min(60.0, 60.0 * args.minutes)
+        plan = CampaignPlan(seed=args.seed, nodes=nodes, duration=still, half_life=float("inf"), loss=0.0)
         result = run_campaign(plan, progress)
         points.append((nodes, result.queries_per_lookup))
         add("still", nodes, result)
