@@ -52,6 +52,21 @@ def source_group(address: Address) -> str:
 
 
 @lru_cache(maxsize=8192)
+def _is_private(host: str) -> bool:
+    return ipaddress.ip_address(host).is_private
+
+
+def neighbour_group(address: Address) -> str:
+    """The same for places in tables and lookups, where a private address counts by port too.
+
+    A whole mesh may run on one machine of a LAN; whoever is on that LAN can do worse than crowd its DHT.
+    """
+    if _is_private(address[0]):
+        return f"{address[0]}:{address[1]}"
+    return source_group(address)
+
+
+@lru_cache(maxsize=8192)
 def is_usable_host(host: str) -> bool:
     """Whether a datagram may be sent there at a stranger's word."""
     ip = ipaddress.ip_address(host)

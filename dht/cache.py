@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 MAX_CACHED_PER_STREAM = 1024  # a peer chooses among 8; the rest is for exclusions and levels
 MAX_STREAMS = 64
+MAX_FORGOTTEN = 1024  # beyond that the longest forgotten may be offered again
 
 
 class RecordCache:
     def __init__(self, own_id: PeerId, pins: Pins) -> None:
         self._own_id, self._pins = own_id, pins
         self._streams: dict[str, dict[PeerId, PeerRecord]] = {}
+        self._forgotten: dict[tuple[str, PeerId], PeerRecord] = {}
 
     def learn(self, stream: str, records: Iterable[PeerRecord], *, now: float) -> None:
         """Take in what a read brought. A withdrawn record replaces what it withdraws and hides it until it expires."""
@@ -28,6 +30,9 @@ class RecordCache:
             del self._streams[next(iter(self._streams))]
         for record in records:
             if record.peer_id == self._own_id or record.stream != stream:
+                continue
+            forgotten = self._forgotten.get((stream, record.peer_id))
+            if forgotten is not None and record.version <= forgotten.version:
                 continue
             earlier = known.get(record.peer_id)
             if earlier is None or earlier.version < record.version:
@@ -41,7 +46,11 @@ class RecordCache:
 
     def forget(self, stream: str, peer_id: PeerId) -> None:
         """A peer was found dead: do not offer it until it publishes again."""
-        self._streams.get(stream, {}).pop(peer_id, None)
+        record = self._streams.get(stream, {}).pop(peer_id, None)
+        if record is not None:
+            self._forgotten[stream, peer_id] = record
+            if len(self._forgotten) > MAX_FORGOTTEN:
+                del self._forgotten[next(iter(self._forgotten))]
 
     def roots(self, stream: str, *, now: float) -> list[PeerRecord]:
         """StreamOwnerChanged when every root is another owner's than the pinned one."""

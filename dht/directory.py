@@ -93,6 +93,9 @@ class Directory(Protocol):
         repair: bool = False,
     ) -> list[PeerRecord]: ...
 
+    def forget(self, stream: str, peer_id: PeerId) -> None:
+        """A peer was found dead: do not offer it again before it publishes again."""
+
     def watch(self, stream: str, callback: Callable[[Snapshot], None], *, below_level: int | None = None) -> Watch:
         """Refresh the stream in the background and call back, synchronously, whenever what is known has changed."""
 

@@ -113,6 +113,9 @@ class KademliaDirectory:
         self._watches[watch] = None
         return watch
 
+    def forget(self, stream: str, peer_id: PeerId) -> None:
+        self.cache.forget(stream, peer_id)
+
     def snapshot(self, stream: str, below_level: int | None) -> Snapshot:
         candidates = self.cached_candidates(stream, below_level=below_level, repair=True)
         candidates.sort(key=lambda record: record.peer_id)

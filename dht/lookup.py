@@ -4,8 +4,8 @@ kademlia's crawler asks three and waits for all three, so for the slowest of the
 request that is late stops counting against `alpha` and another takes its place; the late answer is still welcome. Over
 when the k nearest that are neither dead nor late have answered, unless most are late.
 
-Against liars: at most `max_per_source` places for one source address, a bounded shortlist, a bounded number of queries,
-and an answer counts for the id that was asked only if it comes from that id.
+Against liars: a few places for one source address (more only when there are not k others), a bounded shortlist, a
+bounded number of queries, and an answer counts for the id that was asked only if it comes from that id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dht.addresses import source_group
+from dht.addresses import neighbour_group
 from dht.wire import Contact
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Lookup:
         self._order: list[tuple[int, Contact]] = []
         self._state: dict[Contact, _State] = {}
         self._of_source: Counter[str] = Counter()
+        self._reserve: list[tuple[int, Contact]] = []
         self._in_flight = 0
         self._late = 0
         self._answered = 0
@@ -77,7 +78,7 @@ class Lookup:
 
     def failed(self, contact: Contact) -> None:
         self._settle(contact, _State.FAILED)
-        self._of_source[source_group(contact.address)] -= 1
+        self._of_source[neighbour_group(contact.address)] -= 1
 
     def answered(self, contact: Contact, *, by: NodeId, contacts: Iterable[Contact]) -> bool:
         """False when somebody else answered there: then the contact failed, and the one who answered is added."""
@@ -91,14 +92,14 @@ class Lookup:
 
     def add(self, contacts: Iterable[Contact]) -> None:
         for contact in contacts:
-            group = source_group(contact.address)
-            if (
-                contact in self._state
-                or contact.id == self._own_id
-                or self._of_source[group] >= self._config.max_per_source_in_lookup
-            ):
+            if contact in self._state or contact.id == self._own_id:
                 continue
+            group = neighbour_group(contact.address)
             distance = int.from_bytes(contact.id, "big") ^ self._target
+            is_crowded = self._of_source[group] >= self._config.max_per_source_in_lookup
+            if is_crowded and not self._drop_beyond(distance, group=group):
+                self._keep_in_reserve(distance, contact)
+                continue
             if len(self._order) >= self._max_shortlist and not self._drop_beyond(distance):
                 continue
             self._state[contact] = _State.FRESH
@@ -113,18 +114,29 @@ class Lookup:
         self._answered += state is _State.ANSWERED
         self._state[contact] = state
 
-    def _drop_beyond(self, distance: int) -> bool:
-        """Make room in a full shortlist: the farthest that nothing is known of, or one that failed."""
+    def _drop_beyond(self, distance: int, *, group: str | None = None) -> bool:
+        """Make room, in the whole shortlist or among one source: the farthest that nobody asked yet, if farther.
+
+        Nearer ones of one source replace each other, or many peers behind one address would never find the nearest.
+        """
         for index in range(len(self._order) - 1, -1, -1):
             farther, contact = self._order[index]
-            state = self._state[contact]
-            if state is _State.FAILED or (state is _State.FRESH and farther > distance):
-                del self._order[index]
-                if state is _State.FRESH:
-                    self._of_source[source_group(contact.address)] -= 1
-                    del self._state[contact]
+            if farther <= distance:
+                return False
+            its_group = neighbour_group(contact.address)
+            if self._state[contact] is _State.FRESH and group in (None, its_group):
+                del self._order[index], self._state[contact]
+                self._of_source[its_group] -= 1
+                if group is not None:
+                    self._keep_in_reserve(farther, contact)
                 return True
         return False
+
+    def _keep_in_reserve(self, distance: int, contact: Contact) -> None:
+        """Of a crowded source: asked only if others do not suffice."""
+        if (distance, contact) not in self._reserve:
+            insort(self._reserve, (distance, contact))
+            del self._reserve[self._max_shortlist :]
 
     def _next_fresh(self) -> Contact | None:
         if self.queries >= self._config.max_lookup_queries:
@@ -138,4 +150,14 @@ class Lookup:
                 ahead += 1
                 if ahead >= self._config.k:
                     return None
+        return self._from_reserve()
+
+    def _from_reserve(self) -> Contact | None:
+        while self._reserve:
+            distance, contact = self._reserve.pop(0)
+            if contact not in self._state:
+                self._state[contact] = _State.FRESH
+                self._of_source[neighbour_group(contact.address)] += 1
+                insort(self._order, (distance, contact))
+                return contact
         return None

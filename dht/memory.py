@@ -91,6 +91,7 @@ class MemoryDirectory:
         self._peer_id, self._rng = peer_id, rng
         self._pins = pins if pins is not None else Pins()
         self._published: dict[str, PeerRecord] = {}
+        self._forgotten: dict[tuple[str, PeerId], int] = {}
 
     async def publish(self, record: PeerRecord) -> Published:
         if record.peer_id != self._peer_id:
@@ -154,6 +155,11 @@ class MemoryDirectory:
             repair=repair,
         )
 
+    def forget(self, stream: str, peer_id: PeerId) -> None:
+        for record in self.hub.records(stream):
+            if record.peer_id == peer_id:
+                self._forgotten[stream, peer_id] = record.version
+
     def watch(
         self, stream: str, callback: Callable[[Snapshot], None], *, below_level: int | None = None
     ) -> MemoryWatch:
@@ -172,4 +178,8 @@ class MemoryDirectory:
             return Snapshot(stream, (), tuple(candidates), exc)
 
     def _others(self, stream: str) -> list[PeerRecord]:
-        return [record for record in self.hub.records(stream) if record.peer_id != self._peer_id]
+        return [
+            record
+            for record in self.hub.records(stream)
+            if record.peer_id != self._peer_id and record.version > self._forgotten.get((stream, record.peer_id), 0)
+        ]

@@ -20,7 +20,7 @@ from typing import Any
 from dht.addresses import is_ip_literal
 from dht.config import DEFAULT_CONFIG, DEFAULT_LIMITS, NodeConfig, StoreLimits
 from dht.errors import RecordRejected, Refusal
-from dht.identity import ID_BYTES, Identity, NodeId, PeerId
+from dht.identity import ID_BYTES, NodeId, PeerId
 from dht.keys import Key, keys_of
 from dht.lookup import Lookup
 from dht.protocol import NodeProtocol, Transport
@@ -112,10 +112,6 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
-    @classmethod
-    def for_identity(cls, identity: Identity, **options: Any) -> Node:
-        return cls(identity.node_id, **options)
-
     # --- life
 
     def start(self) -> None:
@@ -187,15 +183,19 @@ class Node:
     async def write(self, key: Key, wires: Sequence[bytes], *, handed: bool = False) -> WriteResult:
         """Store records on the k nodes nearest to a key, this one included when it is among them."""
         result = WriteResult()
-        placed_at, holders = self._placements.get(key, (float("-inf"), []))
-        if self.loop.time() - placed_at > self.config.placement_lifetime or not holders:
+        placed_at, holders = self._placements.pop(key, (float("-inf"), []))
+        if self.loop.time() - placed_at <= self.config.placement_lifetime:
+            await self._store_at(holders, key, wires, result, handed=handed)
+        # Where those of last time died, or restarted and gave other tokens: look again.
+        if result.replicas * 2 < len(holders) * len(wires) or not result.answers:
             lookup = await self.find_nodes(key)
-            holders, result.queries = lookup.holders, lookup.queries
-        await self._store_at(holders, key, wires, result, handed=handed)
-        if result.answers * 2 >= len(holders) > 0:
-            self._remember_placement(key, holders)
-        else:
-            self._placements.pop(key, None)
+            placed_at, holders = self.loop.time(), lookup.holders
+            result = WriteResult(queries=result.queries + lookup.queries)
+            await self._store_at(holders, key, wires, result, handed=handed)
+        if result.answers:
+            self._placements[key] = (placed_at, holders)
+            if len(self._placements) > self.config.k:
+                self._placements.popitem(last=False)
         if self._is_near(key, [contact for contact, _ in holders]):
             self._store_here(key, wires, result, handed=handed)
         return result
@@ -318,12 +318,6 @@ class Node:
             batches[-1].append(wire)
             room -= len(wire) + 3
         return [tuple(batch) for batch in batches]
-
-    def _remember_placement(self, key: Key, holders: list[tuple[Contact, Found]]) -> None:
-        if key not in self._placements or self._placements[key][1] is not holders:
-            self._placements[key] = (self.loop.time(), holders)
-        if len(self._placements) > self.config.k:
-            self._placements.popitem(last=False)
 
     def _is_near(self, key: bytes, others: Sequence[Contact]) -> bool:
         """Whether this node is among the k nearest, going by the others' ids."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kademlia.node import Node as KademliaNode
 from kademlia.protocol import KademliaProtocol
 
-from dht.addresses import canonical, source_group
+from dht.addresses import canonical, neighbour_group, source_group
 from dht.errors import Refusal
 from dht.ratelimit import SourceLimiter
 from dht.routing import ContactTable
@@ -220,9 +220,6 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         except MalformedMessage as exc:
             self.counters[exc.args[0]] += 1
 
-    def error_received(self, exc: OSError) -> None:
-        self.counters["socket_error"] += 1  # ICMP: a dead port. The timeout deals with it
-
     def _receive(self, datagram: bytes, address: Address) -> None:
         if len(datagram) > self._config.max_datagram_bytes:
             raise MalformedMessage("oversized")
@@ -335,9 +332,18 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
             self.settle(contact, answer)
 
     def _neighbours(self, key: bytes, asker: NodeId | None, budget: int) -> tuple[Contact, ...]:
-        nearest = self.router.nearest(key, self._config.max_contacts_per_reply, exclude=asker, only_sound=True)
-        chosen = []
+        """The nearest we know, of one source only a few unless nobody else is there: sybils must not fill an answer."""
+        most = self._config.max_contacts_per_reply
+        nearest = self.router.nearest(key, 4 * most, exclude=asker, only_sound=True)
+        of_source: Counter[str] = Counter()
+        first: list[Contact] = []
+        surplus: list[Contact] = []
         for contact in nearest:
+            group = neighbour_group(contact.address)
+            of_source[group] += 1
+            (first if of_source[group] <= self._config.max_per_source_in_lookup else surplus).append(contact)
+        chosen = []
+        for contact in (first + surplus)[:most]:
             budget -= len(encode_contact(contact)) + 2
             if budget < 0:
                 break

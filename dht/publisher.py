@@ -34,6 +34,7 @@ class _Publication:
     depth: int = 0
     placed: dict[Key, PeerRecord] = field(default_factory=dict)  # what lies where, as far as we put it there
     renew_at: float = 0.0
+    done: tuple[PeerRecord, Published] | None = None  # the last record placed, and how that went
 
 
 class Publisher:
@@ -56,7 +57,7 @@ class Publisher:
         publication.wanted = record
         if self._task is None:
             self._task = self._node.loop.create_task(self._renew())
-        return await self._place(publication)
+        return await self._place(publication, is_renewal=False)
 
     async def withdraw(self, stream: str | None = None) -> None:
         for name in [stream] if stream is not None else list(self._publications):
@@ -80,14 +81,16 @@ class Publisher:
             for publication in list(self._publications.values()):
                 if publication.renew_at <= self._node.loop.time():
                     with contextlib.suppress(DirectoryUnavailable):
-                        await self._place(publication)
+                        await self._place(publication, is_renewal=True)
 
-    async def _place(self, publication: _Publication) -> Published:
+    async def _place(self, publication: _Publication, *, is_renewal: bool) -> Published:
         """Store the wanted record under its keys, and take it back from keys it no longer belongs to."""
         async with publication.lock:
             node = self._node
             publication.renew_at = node.loop.time() + node.config.republish_interval * node.rng.uniform(0.8, 1.0)
             record = publication.wanted
+            if publication.done is not None and publication.done[0] is record and not is_renewal:
+                return publication.done[1]  # while this call waited its turn, another placed what is wanted now
             results = []
             # Taken before the record's own version: a reader that sees both must believe the record.
             gone_version = self._next_version(publication)
@@ -110,7 +113,9 @@ class Publisher:
                 results.append(result)
             left = [key for key in publication.placed if key not in wanted_keys]
             await self._take_back(publication, left, version=gone_version)
-            return self._published(publication, results)
+            published = self._published(publication, results)
+            publication.done = (record, published)
+            return published
 
     async def _put(self, publication: _Publication, key: Key, record: PeerRecord) -> WriteResult:
         for _ in range(2):

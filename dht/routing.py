@@ -3,7 +3,8 @@
 - Nearest means nearest: kademlia stops at the first k it walks past, which are often others.
 - A contact enters only after it answered (the caller sees to that), keeps its place while it is alive, and leaves after
   repeated misses, not after one. Misses are spread by silence: a contact that missed is not recommended to others.
-- One source address holds few places, in a bucket and in the whole table.
+- One source address holds few places, in a bucket and in the whole table, as soon as others want them: a crowded source
+  takes only room that is free, and gives way. (A hard limit would break a mesh that runs behind one address.)
 - No clock of its own, no pings of its own.
 """
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from kademlia.node import Node
 from kademlia.routing import KBucket, RoutingTable
 
-from dht.addresses import source_group
+from dht.addresses import neighbour_group
 from dht.identity import ID_BYTES, NodeId
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TableNode(Node):  # type: ignore[misc]  # kademlia has no types
     def __init__(self, contact: Contact, *, now: float) -> None:
         super().__init__(contact.id, *contact.address)
         self.contact = contact
-        self.group = source_group(contact.address)
+        self.group = neighbour_group(contact.address)
         self.misses = 0
         self.heard_at = now
 
@@ -68,15 +69,21 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
 
     def has_room_for(self, contact: Contact) -> bool:
         """Whether it is worth a ping to see if a stranger is alive."""
-        if contact.id == self.node.id or not self._source_has_room(contact):
+        if contact.id == self.node.id:
             return False
         bucket = self._bucket(contact.id)
         known = bucket.nodes.get(contact.id)
         if known is not None:
             return bool(known.misses)
-        if len(bucket) < self.ksize or bucket.has_in_range(self.node):
+        if len(bucket) < self.ksize:
             return True
-        return any(node.misses for node in bucket.nodes.values())
+        if self._is_crowded(bucket, neighbour_group(contact.address)):
+            return False
+        return (
+            bucket.has_in_range(self.node)
+            or self._one_of_a_crowd(bucket) is not None
+            or any(node.misses for node in bucket.nodes.values())
+        )
 
     def heard(self, contact: Contact, *, now: float) -> bool:
         """A contact answered. True when it is new in the table."""
@@ -91,8 +98,6 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
             if not known.misses:
                 return False  # somebody else with the id of a contact that is alive
             self._remove(known)
-        if not self._source_has_room(contact):
-            return False
         return self._add(TableNode(contact, now=now))
 
     def missed(self, contact: Contact) -> bool:
@@ -146,18 +151,32 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
     def _bucket(self, node_id: bytes) -> KBucket:
         return self.buckets[self.get_bucket_for(Node(node_id))]
 
-    def _source_has_room(self, contact: Contact) -> bool:
-        group = source_group(contact.address)
+    def _is_crowded(self, bucket: KBucket, group: str) -> bool:
+        """Whether one more of this source would be more than its share."""
         if self._of_source[group] >= self._config.max_per_source_in_table:
-            return False
-        bucket = self._bucket(contact.id)
+            return True
         same = sum(node.group == group for node in bucket.nodes.values())
-        return bool(same < self._config.max_per_source_in_bucket)
+        return bool(same >= self._config.max_per_source_in_bucket)
+
+    def _one_of_a_crowd(self, bucket: KBucket) -> TableNode | None:
+        """The newest node of the bucket's most crowded source, if that holds more than its share."""
+        group, most = Counter(node.group for node in bucket.nodes.values()).most_common(1)[0]
+        if most <= self._config.max_per_source_in_bucket:
+            return None
+        newest: TableNode = next(node for node in reversed(bucket.nodes.values()) if node.group == group)
+        return newest
 
     def _add(self, node: TableNode) -> bool:
         while True:
             index = self.get_bucket_for(node)
             bucket = self.buckets[index]
+            if len(bucket) >= self.ksize:
+                if self._is_crowded(bucket, node.group):
+                    return False
+                surplus = self._one_of_a_crowd(bucket)
+                if surplus is not None:
+                    bucket.replacement_nodes.clear()  # or one of the same crowd would come up in its place
+                    self._remove(surplus)
             if bucket.add_node(node):
                 self._of_source[node.group] += 1
                 self._flat = None

@@ -112,8 +112,7 @@ class TrioDirectory:
             return self._directory.watch(stream, callback, below_level=below_level)
 
     def forget(self, stream: str, peer_id: PeerId) -> None:
-        """A peer was found dead: leave it out of the cache until it publishes again."""
-        self._directory.cache.forget(stream, peer_id)
+        self._directory.forget(stream, peer_id)
 
     @contextmanager
     def _in_loop(self) -> Iterator[None]:

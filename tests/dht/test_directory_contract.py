@@ -280,6 +280,32 @@ def test_watching_tells_what_changed_and_keeps_the_cache_warm(in_world):
     in_world(scenario)
 
 
+def test_a_peer_found_dead_is_not_offered_before_it_publishes_again(in_world):
+    async def scenario(world):
+        await world.publish(1)
+        await world.publish(2)
+        reader = world.directories[5]
+        await reader.candidates("asdi")
+        reader.forget("asdi", world.identities[1].peer_id)
+        reader.forget("asdi", world.identities[7].peer_id)  # never heard of: nothing happens
+        assert peer_ids(reader.cached_candidates("asdi")) == world.ids(2)
+        assert peer_ids(await reader.candidates("asdi")) == world.ids(2)
+        assert peer_ids(await world.directories[6].candidates("asdi")) == world.ids(1, 2)
+        await world.publish(1, free_slots=1)
+        assert peer_ids(await reader.candidates("asdi")) == world.ids(1, 2)
+
+    in_world(scenario)
+
+
+def test_many_changes_at_once_end_with_the_last(in_world):
+    async def scenario(world):
+        await asyncio.gather(*(world.publish(1, free_slots=number) for number in range(1, 9)))
+        (found,) = await world.directories[5].candidates("asdi")
+        assert found.free_slots == 8
+
+    in_world(scenario)
+
+
 def test_a_self_certifying_stream_has_the_owners_roots_alone(in_world):
     async def scenario(world):
         owner = world.identities[7]

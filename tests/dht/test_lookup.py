@@ -73,7 +73,7 @@ def test_an_answer_of_somebody_else_counts_for_him_alone():
     assert machine.nearest_answered == []
 
 
-def test_one_source_has_few_places():
+def test_one_source_has_few_places_while_there_are_others():
     machine = lookup([])
     machine.add([contact(n, host=1) for n in range(1, 50)])
     machine.add([contact(1000 + n) for n in range(20)])
@@ -82,8 +82,17 @@ def test_one_source_has_few_places():
         for one in all_queries(machine):
             asked.add(one)
             machine.answered(one, by=one.id, contacts=[])
-    assert sum(one.address[0] == "20.0.0.1" for one in asked) == CONFIG.max_per_source_in_lookup
-    assert len([one for one in machine.nearest_answered if one.address[0] != "20.0.0.1"]) >= CONFIG.k - 3
+    crowd = [one for one in asked if one.address[0] == "20.0.0.1"]
+    assert sorted(crowd) == [contact(n, host=1) for n in (1, 2, 3)]  # the nearest of it
+    assert len(asked - set(crowd)) >= CONFIG.k - 3
+
+
+def test_one_source_alone_is_asked_as_any_network():
+    machine = lookup([contact(n, host=1) for n in range(1, 40)])
+    while not machine.is_done:
+        for one in all_queries(machine):
+            machine.answered(one, by=one.id, contacts=[])
+    assert machine.nearest_answered == [contact(n, host=1) for n in range(1, 17)]
 
 
 def test_liars_that_invent_ever_nearer_nodes_do_not_keep_it_going():

@@ -71,16 +71,21 @@ def test_an_id_in_use_is_not_taken_over_from_another_address():
     assert table.contacts == [thief]
 
 
-def test_one_address_gets_few_places():
+def test_one_address_takes_only_room_that_nobody_else_wants():
     table = ContactTable(OWN, CONFIG)
     rng = random.Random(1)
     for _ in range(2000):
         table.heard(contact(rng, host="20.1.2.3"), now=0.0)
-    assert len(table) <= CONFIG.max_per_source_in_table
+    assert len(table) == CONFIG.k  # one bucket, never split for a crowd
     assert not table.has_room_for(contact(rng, host="20.1.2.3"))
     for _ in range(200):
         table.heard(contact(rng), now=0.0)
+    assert sum(one.address[0] == "20.1.2.3" for one in table.contacts) <= CONFIG.k
     assert sum(one.address[0] != "20.1.2.3" for one in table.contacts) > 60
+    for bucket in table.buckets:
+        crowd = sum(node.ip == "20.1.2.3" for node in bucket.nodes.values())
+        assert crowd <= CONFIG.max_per_source_in_bucket or len(bucket) < CONFIG.k
+    table.check_invariants()
 
 
 def test_on_loopback_every_port_is_its_own_source():

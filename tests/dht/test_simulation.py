@@ -246,3 +246,37 @@ def test_a_clock_that_went_back_does_not_silence_a_publisher():
         assert found.level == 610
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("host", ["192.168.7.7", "20.7.7.7"], ids=["private", "public"])
+def test_a_whole_mesh_behind_one_address_works(host):
+    """Many peers on one machine of a LAN, or behind one NAT: limits a source must not take the DHT from them."""
+
+    async def main(loop):
+        swarm = Swarm(loop, seed=3)
+        for port in range(5000, 5030):
+            swarm.add(address=(host, port))
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(20.0)
+        for index in range(5):
+            await directory_at(swarm, index).publish(record_at(swarm, index, role=Role.ROOT, level=0))
+        for index in range(5, 30):
+            result = await swarm.nodes[list(swarm.nodes)[index]].read(roots_key("asdi"), everything=True)
+            assert len(result.records) == 5
+
+    run_virtual(main)
+
+
+def test_replicas_that_restarted_are_found_again_at_the_next_change():
+    """A publisher that stores where it stored before finds other tokens there, and looks again."""
+
+    async def main(loop):
+        swarm = await grown(loop, 8)
+        publisher = directory_at(swarm, 0)
+        await publisher.publish(record_at(swarm, 0, level=600))
+        for address in list(swarm.nodes)[1:]:
+            swarm.nodes[address].protocol._secret = b"another"
+        published = await publisher.publish(record_at(swarm, 0, level=610))
+        assert published.replicas >= 7
+
+    run_virtual(main)
