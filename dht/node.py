@@ -206,7 +206,8 @@ class Node:
         """Drive a Lookup. Without a request it reads records, from another random place of the set at each replica."""
         router = self.protocol.router
         router.mark_used(key, now=self.loop.time())
-        machine = Lookup(key, own_id=self.id, config=self.config, start=router.nearest(key, self.config.k))
+        # More than k to start from: the nearest may all have died together.
+        machine = Lookup(key, own_id=self.id, config=self.config, start=router.nearest(key, 4 * self.config.k))
         found_at: dict[Contact, Found] = {}
         wake = asyncio.Event()
 
