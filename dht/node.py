@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _MAX_PAGES = 16  # of one holder: 64 records of the largest size need fewer
 _PAGED_HOLDERS = 3  # a liar among them may hide records; three that lie are the sybil's case, bounded elsewhere
 _STORE_OVERHEAD = 96  # header, name, ids, token and lengths of a store
+_MAX_CLOCK_STEP = 3600.0  # seconds that a clock may have gone back; a "newer version" from beyond is a lie
 _MAX_TASKS = 256  # upkeep and hand-overs under way at once
 _REFUSALS = frozenset(Refusal)
 
@@ -294,7 +295,8 @@ class Node:
             if not isinstance(answer, Stored):
                 continue
             result.answers += 1
-            result.newest_version = max(result.newest_version, answer.newest_version)
+            if answer.newest_version <= 1000 * (self.clock() + _MAX_CLOCK_STEP):
+                result.newest_version = max(result.newest_version, answer.newest_version)
             for code in answer.codes:
                 if code == 0:
                     result.replicas += 1

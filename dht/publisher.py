@@ -34,6 +34,7 @@ class _Publication:
     depth: int = 0
     placed: dict[Key, PeerRecord] = field(default_factory=dict)  # what lies where, as far as we put it there
     renew_at: float = 0.0
+    is_withdrawn: bool = False
     done: tuple[PeerRecord, Published] | None = None  # the last record placed, and how that went
 
 
@@ -63,6 +64,7 @@ class Publisher:
         for name in [stream] if stream is not None else list(self._publications):
             publication = self._publications.pop(name, None)
             if publication is not None:
+                publication.is_withdrawn = True  # whoever waits for the lock must not publish again
                 async with publication.lock:
                     version = self._next_version(publication)
                     await self._take_back(publication, list(publication.placed), version=version)
@@ -89,6 +91,8 @@ class Publisher:
             node = self._node
             publication.renew_at = node.loop.time() + node.config.republish_interval * node.rng.uniform(0.8, 1.0)
             record = publication.wanted
+            if publication.is_withdrawn:
+                return Published(0)
             if publication.done is not None and publication.done[0] is record and not is_renewal:
                 return publication.done[1]  # while this call waited its turn, another placed what is wanted now
             results = []
@@ -124,9 +128,7 @@ class Publisher:
             publication.placed[key] = stamped
             if result.newest_version < publication.version:
                 return result
-            # Others hold a newer version: our clock went back since. Go past it, within reason.
-            if result.newest_version >= _MAX_VERSION:
-                return result
+            # Others hold a newer version: our clock went back since. Go past it.
             publication.version = result.newest_version
         return result
 
@@ -169,4 +171,3 @@ def _is_crowded(result: WriteResult) -> bool:
 
 
 _RETRY_SHALLOWER = 0.1
-_MAX_VERSION = (1 << 64) - (1 << 20)  # a liar's answer must not drive us to the end of the numbers

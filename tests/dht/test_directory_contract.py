@@ -297,6 +297,16 @@ def test_a_peer_found_dead_is_not_offered_before_it_publishes_again(in_world):
     in_world(scenario)
 
 
+def test_withdrawing_beats_a_publication_that_is_still_waiting(in_world):
+    async def scenario(world):
+        await world.publish(1)
+        await asyncio.gather(world.publish(1, level=700), world.publish(1, level=800), world.directories[1].withdraw())
+        await asyncio.sleep(70.0)
+        assert await world.directories[5].candidates("asdi") == []
+
+    in_world(scenario)
+
+
 def test_many_changes_at_once_end_with_the_last(in_world):
     async def scenario(world):
         await asyncio.gather(*(world.publish(1, free_slots=number) for number in range(1, 9)))
