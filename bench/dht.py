@@ -18,7 +18,7 @@ from bench.report import Report, Target, progress
 SUMMARY = "DHT lookup and publish latency with dead contacts, beside stock kademlia; --simulate: churn, growth with N"
 DEAD = (0, 25, 50)  # percent of the nodes
 LIFETIME = 600.0
-STAGGER = 0.05  # seconds between the starts of operations
+STAGGER = 0.1  # seconds between the starts of operations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +96,7 @@ async def _measure(
 ) -> dict[str, Samples]:
     """Each node's first operation after the deaths: the second one knows who is dead.
 
-    One starts every 50 ms, on both systems: stock's would take many minutes one after another, and all at once they
+    One starts every 100 ms, on both systems: stock's would take many minutes one after another, and all at once they
     would wait for this one process rather than for the network.
     """
 

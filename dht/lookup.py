@@ -44,6 +44,7 @@ class Lookup:
         self._reserve: list[tuple[int, Contact]] = []
         self._in_flight = 0
         self._late = 0
+        self._lates_seen = 0
         self._answered = 0
         self.queries = 0
         self.add(start)
@@ -61,7 +62,8 @@ class Lookup:
 
     def next_query(self) -> Contact | None:
         """The contact to ask now, marked as asked; None when enough are in flight or none is left."""
-        if self._in_flight >= self._config.alpha:
+        # Where many turn out late or dead, ask more at once: each of them would hold a place for its whole wait.
+        if self._in_flight >= min(self._config.alpha + self._lates_seen, self._config.k):
             return None
         contact = self._next_fresh()
         if contact is not None:
@@ -75,6 +77,7 @@ class Lookup:
             self._state[contact] = _State.LATE
             self._in_flight -= 1
             self._late += 1
+            self._lates_seen += 1
 
     def failed(self, contact: Contact) -> None:
         self._settle(contact, _State.FAILED)
