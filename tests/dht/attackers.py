@@ -136,9 +136,7 @@ class Liar:
             case Ping():
                 answer = Found(self.id, addr)
             case Store(wires=wires):
-                answer = Stored(
-                    self.id, bytes(len(wires)), self.claimed_version
-                )  # "stored", and "I hold a newer version"
+                answer = Stored(self.id, bytes(len(wires)), self.claimed_version)
             case FindNode(key=key) | FindValue(key=key):
                 answer = Found(self.id, addr, bytes(8), self.false_contacts(key), 10**6, True, self.false_records())
         self.send(encode_answer(message_id, answer, kind=type(request)), addr)
