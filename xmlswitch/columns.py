@@ -1,0 +1,166 @@
+"""One column of the index: its tables of violated slots, and its anchors.
+
+An *anchor* keeps a conjunction with a rare equality (or prefix) only under that value, in a short list that is checked
+one by one when a packet has the value; it is in no table and in no mask. A value that too many conjunctions ask for
+spills: its list moves into the tables, where a crowd costs no more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from xmlswitch.atoms import Column, Test, absent_value, transformed
+from xmlswitch.numerals import to_number
+from xmlswitch.tables import RowBudget, Table
+
+if TYPE_CHECKING:
+    from xmlswitch.entries import Entry
+    from xmlswitch.paths import PathEntry
+
+MAX_LIST = 24  # checking so many conjunctions one by one costs about what the tables cost a packet
+
+
+class Anchor:
+    """Conjunctions that wait under one test of a column."""
+
+    __slots__ = ("column", "entries", "spilled", "test")
+
+    def __init__(self, column: ColumnEntry, test: Test) -> None:
+        self.column = column
+        self.test = test
+        self.entries: list[Entry] = []
+        self.spilled = 0  # conjunctions that moved to the tables
+
+    @property
+    def is_open(self) -> bool:
+        return not self.spilled and len(self.entries) < MAX_LIST
+
+
+class ColumnEntry:
+    __slots__ = (
+        "_budget",
+        "_equal_numbers",
+        "_equal_strings",
+        "_max_memo",
+        "_memo",
+        "_prefix_lengths",
+        "_prefixes",
+        "absent",
+        "column",
+        "negative",
+        "on_absent",
+        "path",
+        "positive",
+        "refs",
+        "tables",
+    )
+
+    def __init__(self, column: Column, path: PathEntry, budget: RowBudget, max_memo: int) -> None:
+        self.column = column
+        self.path = path
+        self.refs = 0
+        self.on_absent = 0  # conjunctions with a test that holds where the path is absent
+        self.absent = absent_value(column) if column.first else ""
+        self._budget = budget
+        self._max_memo = max_memo
+        self._memo: dict[str, str] = {}
+        self.positive: list[Table] = []
+        self.negative: list[Table] = []
+        self.tables: tuple[Table, ...] = ()
+        self._equal_strings: dict[str, Anchor] = {}
+        self._equal_numbers: dict[float, Anchor] = {}
+        self._prefixes: dict[str, Anchor] = {}
+        self._prefix_lengths: dict[int, int] = {}
+
+    @property
+    def is_count(self) -> bool:
+        return self.column.chain[:1] == (("count",),)
+
+    # --- values ---
+
+    def value(self, text: str) -> str:
+        """A node's string value through the column's functions."""
+        chain = self.column.chain
+        if not chain:
+            return text
+        value = self._memo.get(text)
+        if value is None:
+            if len(self._memo) >= self._max_memo:
+                self._memo.clear()
+            value = self._memo[text] = transformed(text, chain)
+        return value
+
+    # --- tables ---
+
+    def add(self, slot: int, test: Test, positive: bool) -> Table:
+        tables = self.positive if positive else self.negative
+        for table in tables:
+            if slot not in table.slots:
+                break
+        else:
+            table = Table(positive, self._budget, self._max_memo)
+            tables.append(table)
+            self.tables = (*self.positive, *self.negative)
+        table.add(slot, test)
+        return table
+
+    def remove(self, slot: int) -> None:
+        for table in self.tables:
+            if slot in table.slots:
+                table.remove(slot)
+                if not table.slots:
+                    table.drop_rows()
+                    (self.positive if table.positive else self.negative).remove(table)
+        self.tables = (*self.positive, *self.negative)
+
+    # --- anchors ---
+
+    @property
+    def has_anchors(self) -> bool:
+        return bool(self._equal_strings or self._equal_numbers or self._prefixes)
+
+    def anchor(self, test: Test) -> Anchor | None:
+        """Where a conjunction with this test may wait, None for a test that is no anchor."""
+        if test.op == "=":
+            return self._equal_strings.get(str(test.operand)) or Anchor(self, test)
+        if test.op == "n=":
+            return self._equal_numbers.get(float(test.operand)) or Anchor(self, test)
+        if test.op == "starts-with":
+            return self._prefixes.get(str(test.operand)) or Anchor(self, test)
+        return None
+
+    def keep(self, anchor: Anchor) -> None:
+        """Make an anchor findable by its value."""
+        op, operand = anchor.test
+        if op == "=":
+            self._equal_strings[str(operand)] = anchor
+        elif op == "n=":
+            self._equal_numbers[float(operand)] = anchor
+        elif str(operand) not in self._prefixes:
+            self._prefixes[str(operand)] = anchor
+            length = len(str(operand))
+            self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
+
+    def drop(self, anchor: Anchor) -> None:
+        """Forget an anchor that nobody waits at any more."""
+        op, operand = anchor.test
+        if op == "=":
+            self._equal_strings.pop(str(operand), None)
+        elif op == "n=":
+            self._equal_numbers.pop(float(operand), None)
+        elif self._prefixes.pop(str(operand), None) is not None:
+            length = len(str(operand))
+            self._prefix_lengths[length] -= 1
+            if not self._prefix_lengths[length]:
+                del self._prefix_lengths[length]
+
+    def anchored(self, value: str) -> Iterator[list[Entry]]:
+        """The lists that wait for this value."""
+        if self._equal_strings and (anchor := self._equal_strings.get(value)) is not None:
+            yield anchor.entries
+        if self._equal_numbers and (anchor := self._equal_numbers.get(to_number(value))) is not None:
+            yield anchor.entries
+        for length in self._prefix_lengths:
+            if (anchor := self._prefixes.get(value[:length])) is not None:
+                yield anchor.entries
