@@ -7,18 +7,18 @@ spills: its list moves into the tables, where a crowd costs no more than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from xmlswitch.atoms import Column, Test, absent_value, transformed
 from xmlswitch.numerals import to_number
-from xmlswitch.tables import RowBudget, Table
+from xmlswitch.tables import DEAD, RowBudget, Table
 
 if TYPE_CHECKING:
     from xmlswitch.entries import Entry
     from xmlswitch.paths import PathEntry
 
-MAX_LIST = 24  # checking so many conjunctions one by one costs about what the tables cost a packet
+MAX_WAITING = 4  # checking so many conjunctions one by one costs about what the tables cost a packet
 
 
 class Anchor:
@@ -34,7 +34,7 @@ class Anchor:
 
     @property
     def is_open(self) -> bool:
-        return not self.spilled and len(self.entries) < MAX_LIST
+        return not self.spilled and len(self.entries) < MAX_WAITING
 
 
 class ColumnEntry:
@@ -46,8 +46,10 @@ class ColumnEntry:
         "_memo",
         "_prefix_lengths",
         "_prefixes",
+        "_rows",
         "absent",
         "column",
+        "has_anchors",
         "negative",
         "on_absent",
         "path",
@@ -65,6 +67,8 @@ class ColumnEntry:
         self._budget = budget
         self._max_memo = max_memo
         self._memo: dict[str, str] = {}
+        self._rows: dict[str, tuple[tuple[Table, Any, list[int]], ...]] = {}
+        self.has_anchors = False
         self.positive: list[Table] = []
         self.negative: list[Table] = []
         self.tables: tuple[Table, ...] = ()
@@ -99,9 +103,9 @@ class ColumnEntry:
             if slot not in table.slots:
                 break
         else:
-            table = Table(positive, self._budget, self._max_memo)
+            table = Table(positive, self._budget, self._forget)
             tables.append(table)
-            self.tables = (*self.positive, *self.negative)
+            self._regroup()
         table.add(slot, test)
         return table
 
@@ -112,13 +116,59 @@ class ColumnEntry:
                 if not table.slots:
                     table.drop_rows()
                     (self.positive if table.positive else self.negative).remove(table)
+                    self._regroup()
+
+    def _regroup(self) -> None:
         self.tables = (*self.positive, *self.negative)
+        self._rows.clear()
+
+    def _forget(self, value: str | None) -> None:
+        if value is None:
+            self._rows.clear()
+        else:
+            self._rows.pop(value, None)
+
+    def rows(self, value: str) -> tuple[tuple[Table, Any, list[int]], ...]:
+        """The rows of all tables for one value, up to date, as (table, key, row)."""
+        found = self._rows.get(value)
+        if found is None:
+            found = tuple(row for table in self.tables for row in table.rows(value))
+            if len(self._rows) >= self._max_memo:
+                self._rows.clear()
+            self._rows[value] = found
+        for table, key, row in found:
+            if row[1] != table.end:
+                if row[1] == DEAD:
+                    del self._rows[value]
+                    return self.rows(value)
+                table.update(key, row)
+        return found
+
+    def verdict(self, values: list[str]) -> tuple[int, int]:
+        """The slots that the values rule out: by positive tests that none passes, by negative ones that some passes."""
+        violated = negative = 0
+        if len(values) == 1:
+            for table, _, row in self.rows(values[0]):
+                if table.positive:
+                    violated |= row[0]
+                else:
+                    negative |= row[0]
+            return violated, negative
+        common: dict[Table, int] = {}
+        for value in dict.fromkeys(values):
+            bits: dict[Table, int] = {}
+            for table, _, row in self.rows(value):
+                bits[table] = bits.get(table, 0) | row[0]
+            for table, own in bits.items():
+                if table.positive:
+                    common[table] = common[table] & own if table in common else own
+                else:
+                    negative |= own
+        for own in common.values():
+            violated |= own
+        return violated, negative
 
     # --- anchors ---
-
-    @property
-    def has_anchors(self) -> bool:
-        return bool(self._equal_strings or self._equal_numbers or self._prefixes)
 
     def anchor(self, test: Test) -> Anchor | None:
         """Where a conjunction with this test may wait, None for a test that is no anchor."""
@@ -141,6 +191,7 @@ class ColumnEntry:
             self._prefixes[str(operand)] = anchor
             length = len(str(operand))
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
+        self.has_anchors = True
 
     def drop(self, anchor: Anchor) -> None:
         """Forget an anchor that nobody waits at any more."""
@@ -154,13 +205,14 @@ class ColumnEntry:
             self._prefix_lengths[length] -= 1
             if not self._prefix_lengths[length]:
                 del self._prefix_lengths[length]
+        self.has_anchors = bool(self._equal_strings or self._equal_numbers or self._prefixes)
 
-    def anchored(self, value: str) -> Iterator[list[Entry]]:
-        """The lists that wait for this value."""
+    def anchored(self, value: str, lists: list[Iterable[Entry]]) -> None:
+        """Add the lists that wait for this value."""
         if self._equal_strings and (anchor := self._equal_strings.get(value)) is not None:
-            yield anchor.entries
+            lists.append(anchor.entries)
         if self._equal_numbers and (anchor := self._equal_numbers.get(to_number(value))) is not None:
-            yield anchor.entries
-        for length in self._prefix_lengths:
-            if (anchor := self._prefixes.get(value[:length])) is not None:
-                yield anchor.entries
+            lists.append(anchor.entries)
+        if self._prefixes:
+            found = (self._prefixes.get(value[:length]) for length in self._prefix_lengths)
+            lists += [anchor.entries for anchor in found if anchor is not None]

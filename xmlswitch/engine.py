@@ -9,6 +9,7 @@ from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff
 from xmlswitch.index import Index
 from xmlswitch.limits import DOCUMENT_LIMITS, INDEX_LIMITS, DocumentLimits, IndexLimits
+from xmlswitch.shapes import ShapeBook
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class XPathIndex:
     def __init__(self, documents: DocumentLimits = DOCUMENT_LIMITS, limits: IndexLimits = INDEX_LIMITS) -> None:
         self._documents = documents
         self._index = Index(limits)
+        self._shapes = ShapeBook(limits.max_shapes, limits.max_shape_chars)
         self.counters: Counter[str] = Counter()
 
     def add(self, query: Query, link: int) -> None:
@@ -35,10 +37,29 @@ class XPathIndex:
 
     def match(self, packet: bytes, wanted: int) -> int:
         """The links among `wanted` that have a query which matches."""
-        root = parse_document(packet, self._documents)
-        findings = walk(root, self._index.automaton, self._index.layout)
-        matched, pending = self._index.candidates(self._index.structure(findings), findings.values, wanted)
-        return matched | self._evaluate(pending, packet, root, wanted & ~matched) if pending else matched
+        index = self._index
+        known = self._shapes.find(packet)
+        root = None
+        if known is not None:
+            shape, slots = known
+            structure = shape.structure(index)
+            values = shape.values(slots)
+            self.counters["by_shape"] += 1
+        else:
+            root = parse_document(packet, self._documents)
+            findings = walk(root, index.automaton, index.layout)
+            structure = index.structure(findings)
+            values = {
+                column: [column.value(text) for text in texts] if column.column.chain else texts
+                for column, texts in findings.values.items()
+            }
+            self._shapes.notice(packet)
+        matched, pending = index.candidates(structure, values, wanted)
+        if not pending:
+            return matched
+        if root is None:
+            root = parse_document(packet, self._documents)
+        return matched | self._evaluate(pending, packet, root, wanted & ~matched)
 
     def _evaluate(self, pending: list[Entry], packet: bytes, root: Any, wanted: int) -> int:
         """Settle the entries that the index left open, each query once, until no wanted link is left."""
@@ -81,5 +102,5 @@ class XPathIndex:
             "automaton_resets": index.automaton.resets,
             "row_bytes": index.budget.used,
             "row_evictions": index.budget.evictions,
-            "shapes": 0,
+            "shapes": self._shapes.number,
         }

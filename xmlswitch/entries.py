@@ -28,21 +28,10 @@ class Literal:
         self.positive = positive
         self.predicate: Callable[[str], bool] | None = test.predicate if test else None
 
-    def holds(self, values: Mapping[ColumnEntry, Sequence[str]], present: Callable[[PathEntry], bool]) -> bool:
-        column, predicate = self.column, self.predicate
-        if column is None or predicate is None:
-            return present(self.path) == self.positive
-        found = values.get(column)
-        if found is None:
-            found = (column.absent,) if column.column.first else ()
-        for value in found:
-            if predicate(value):
-                return self.positive
-        return not self.positive
-
 
 class Entry:
     __slots__ = (
+        "always_verified",
         "anchor",
         "group",
         "key",
@@ -65,6 +54,7 @@ class Entry:
     ) -> None:
         self.key = key
         self.query = key[1]
+        self.always_verified = key[0].verify
         self.literals = literals
         self.unique = unique
         self.required = required  # the paths that a document must have
@@ -80,14 +70,26 @@ class Entry:
         """Whether having the required paths is all it takes."""
         return all(literal.column is None and literal.positive for literal in self.literals)
 
-    @property
-    def always_verified(self) -> bool:
-        return self.key[0].verify
-
-    def holds(self, values: Mapping[ColumnEntry, Sequence[str]], present: Callable[[PathEntry], bool]) -> bool:
-        """All positive literals, and the negative ones where they are to be trusted (see `Index`)."""
-        return all(literal.holds(values, present) for literal in self.literals)
-
-    def may_hold(self, values: Mapping[ColumnEntry, Sequence[str]], present: Callable[[PathEntry], bool]) -> bool:
-        """The positive literals alone: what is necessary even where paths are not unique."""
-        return all(literal.holds(values, present) for literal in self.literals if literal.positive)
+    def holds(self, values: Mapping[ColumnEntry, Sequence[str]], counts: Mapping[PathEntry, int], unsure: bool) -> bool:
+        """Whether all literals hold; of an `unsure` entry only the positive ones, the negative prove nothing there."""
+        for literal in self.literals:
+            positive = literal.positive
+            if unsure and not positive:
+                continue
+            column, predicate = literal.column, literal.predicate
+            if column is None or predicate is None:
+                if (literal.path in counts) != positive:
+                    return False
+                continue
+            found = values.get(column)
+            if found is None:
+                found = (column.absent,) if column.column.first else ()
+            for value in found:
+                if predicate(value):
+                    if not positive:
+                        return False
+                    break
+            else:
+                if positive:
+                    return False
+        return True

@@ -15,21 +15,27 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmlswitch.atoms import Column, Conjunction, Linear, holds_on_absent
 from xmlswitch.automaton import Automaton
-from xmlswitch.columns import MAX_LIST, Anchor, ColumnEntry
+from xmlswitch.columns import Anchor, ColumnEntry
 from xmlswitch.entries import Entry, EntryKey, Literal
 from xmlswitch.paths import Group, GroupTree, Journal, PathEntry
-from xmlswitch.tables import RowBudget
+from xmlswitch.tables import RowBudget, Table
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
     from xmlswitch.query import Query
     from xmlswitch.walk import Findings
+
+
+_MAX_YOUNG = 16
+_MIN_RESTING = 256
+_MAX_NEW_GROUPS = 4096
+_MAX_DIRECT = 1  # a group's members beyond so many share the work in the tables
 
 
 @dataclass(slots=True)
@@ -55,9 +61,12 @@ class Index:
         self._paths: dict[Linear, PathEntry] = {}
         self._serials = itertools.count(1)
         self._tree = GroupTree()
+        self.new_groups: list[Group] = []  # of several paths, in the order they came; a new layout when it starts anew
         self._always = Group()  # of conjunctions that require no path
         self._by_slot: list[Entry | None] = []
         self._free: list[int] = []
+        self._resting: list[int] = []
+        self._young: dict[Entry, None] = {}
         self._link_bits: dict[int, int] = {}
         self._verify_bits = 0
         self._on_absent: dict[ColumnEntry, None] = {}
@@ -159,6 +168,7 @@ class Index:
         entry = path.columns.get(column)
         if entry is None:
             entry = path.columns[column] = ColumnEntry(column, path, self.budget, self.limits.max_value_memo)
+            path.count_columns = tuple(held for held in path.columns.values() if held.is_count)
             self.layout += 1
         entry.refs += 1
         return entry
@@ -166,7 +176,9 @@ class Index:
     def _release_column(self, entry: ColumnEntry) -> None:
         entry.refs -= 1
         if not entry.refs:
-            del entry.path.columns[entry.column]
+            path = entry.path
+            del path.columns[entry.column]
+            path.count_columns = tuple(held for held in path.columns.values() if held.is_count)
             self.layout += 1
 
     # --- places ---
@@ -207,18 +219,40 @@ class Index:
     def _place_in_group(self, entry: Entry) -> None:
         group = self._group(entry.required)
         entry.group = group
-        if entry.is_structural or group.spilled:
+        if entry.is_structural:
             self._to_masks(entry, group)
+            return
+        if group.spilled:
+            self._defer(entry)
             return
         group.direct.append(entry)
         if len(group.direct) == 1:
             self.standing += 1
-        if len(group.direct) > MAX_LIST:
+        if len(group.direct) > _MAX_DIRECT:
             group.spilled = True
             waiting, group.direct = group.direct, []
             self.standing += 1
             for other in waiting:
-                self._to_masks(other, group)
+                self._defer(other)
+
+    def _defer(self, entry: Entry) -> None:
+        """Tables take conjunctions in batches; until one is full its members are checked one by one."""
+        entry.group = None
+        self._young[entry] = None
+        if len(self._young) < _MAX_YOUNG:
+            return
+        young, self._young = self._young, {}
+        touched: set[Table] = set()
+        for other in young:
+            group = self._group(other.required)
+            group.spilled = True
+            other.group = group
+            self._to_masks(other, group)
+            touched.update(
+                table for literal in other.literals if literal.column is not None for table in literal.column.tables
+            )
+        for table in touched:
+            table.seal()
 
     def _group(self, paths: frozenset[PathEntry]) -> Group:
         if not paths:
@@ -229,6 +263,10 @@ class Index:
         if group is None:
             group = Group(paths)
             self._tree.add(group)
+            if len(self.new_groups) >= _MAX_NEW_GROUPS:
+                self.new_groups.clear()
+                self.layout += 1
+            self.new_groups.append(group)
             for path in paths:
                 path.many += 1
             self.standing += 1
@@ -270,6 +308,7 @@ class Index:
                 anchor.column.drop(anchor)
         group = entry.group
         if group is None:
+            del self._young[entry]
             return
         if entry.slot < 0:
             group.direct.remove(entry)
@@ -298,7 +337,19 @@ class Index:
             path.unique_bits &= keep
         self._verify_bits &= keep
         self._by_slot[slot] = None
-        heapq.heappush(self._free, slot)
+        self._resting.append(slot)
+        if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
+            self._wake_slots()
+
+    def _wake_slots(self) -> None:
+        """Rows still rule on slots that were given up; without rows the slots are good for others."""
+        for path in self._paths.values():
+            for column in path.columns.values():
+                for table in column.tables:
+                    table.drop_rows()
+        for slot in self._resting:
+            heapq.heappush(self._free, slot)
+        self._resting.clear()
 
     # --- documents ---
 
@@ -322,6 +373,10 @@ class Index:
                 base |= group.bits
         return Structure(counts, groups, base)
 
+    def satisfied_groups(self, present: set[PathEntry]) -> list[Group]:
+        """All groups that a document with these paths lets through, the empty ones too."""
+        return [self._always, *(path.group for path in present), *self._tree.satisfied(present)]
+
     def candidates(
         self, structure: Structure, values: dict[ColumnEntry, list[str]], wanted: int
     ) -> tuple[int, list[Entry]]:
@@ -332,24 +387,17 @@ class Index:
             if number > 1:
                 unsure |= path.unique_bits
             negative |= path.negative_bits
-            for column in path.columns.values():
-                if column.is_count:
-                    values[column] = [column.value(str(number))]
-        violated = 0
-        for column, found in values.items():
-            for table in column.tables:
-                if table.positive:
-                    violated |= _common(table, found)
-                else:
-                    negative |= _any(table, found)
+            for column in path.count_columns:
+                values[column] = [column.value(str(number))]
         for column in self._on_absent:
             if column not in values:
                 values[column] = [column.absent]
-                for table in column.tables:
-                    if table.positive:
-                        violated |= table.row(column.absent)
-                    else:
-                        negative |= table.row(column.absent)
+        violated = 0
+        for column, found in values.items():
+            if column.tables:
+                ruled_out, bad = column.verdict(found)
+                violated |= ruled_out
+                negative |= bad
         left = structure.base & ~violated & ~(negative & ~unsure)
         matched = self._links_of(left & ~unsure, wanted) if left else 0
         pending: list[Entry] = []
@@ -367,22 +415,25 @@ class Index:
     ) -> int:
         """Anchored conjunctions and those of small groups, one by one."""
         counts = structure.counts
-        present = counts.__contains__
         matched = 0
-        lists: list[Sequence[Entry]] = [group.direct for group in structure.groups]
+        lists: list[Iterable[Entry]] = [group.direct for group in structure.groups if group.direct]
+        lists.append(self._young)
         for column, found in values.items():
             if column.has_anchors:
                 for value in found:
-                    lists += column.anchored(value)
+                    column.anchored(value, lists)
         for entries in lists:
             for entry in entries:
                 if not entry.links & wanted & ~matched:
                     continue
-                if entry.always_verified or any(counts.get(path, 0) > 1 for path in entry.unique):
-                    if entry.may_hold(values, present):
+                unsure = entry.always_verified
+                for path in entry.unique:
+                    unsure = unsure or counts.get(path, 0) > 1
+                if entry.holds(values, counts, unsure):
+                    if unsure:
                         pending.append(entry)
-                elif entry.holds(values, present):
-                    matched |= entry.links
+                    else:
+                        matched |= entry.links
         return matched & wanted
 
     def _links_of(self, slots: int, wanted: int) -> int:
@@ -410,23 +461,6 @@ def _preference(anchor: Anchor) -> tuple[int, int, int]:
     """Equality before prefixes, long prefixes before short ones, few waiting before many."""
     prefix = anchor.test.op == "starts-with"
     return prefix, -len(str(anchor.test.operand)) if prefix else 0, len(anchor.entries)
-
-
-def _common(table: Any, values: Sequence[str]) -> int:
-    """What every value violates: a positive test needs one value that passes."""
-    bits: int = table.row(values[0])
-    for value in values[1:]:
-        if not bits:
-            break
-        bits &= table.row(value)
-    return bits
-
-
-def _any(table: Any, values: Sequence[str]) -> int:
-    bits: int = 0
-    for value in values:
-        bits |= table.row(value)
-    return bits
 
 
 def _slots(bits: int) -> Iterable[int]:

@@ -37,7 +37,18 @@ class Group:
 class PathEntry:
     """A linear path in the index."""
 
-    __slots__ = ("columns", "group", "many", "negative_bits", "path", "refs", "serial", "unique_bits", "watched")
+    __slots__ = (
+        "columns",
+        "count_columns",
+        "group",
+        "many",
+        "negative_bits",
+        "path",
+        "refs",
+        "serial",
+        "unique_bits",
+        "watched",
+    )
 
     def __init__(self, path: Linear, serial: int) -> None:
         self.path = path
@@ -49,6 +60,7 @@ class PathEntry:
         self.unique_bits = 0  # slots that are sure only where the path has one node
         self.negative_bits = 0  # slots that want it not to be there
         self.columns: dict[Column, ColumnEntry] = {}
+        self.count_columns: tuple[ColumnEntry, ...] = ()  # those of count()
 
     @property
     def order(self) -> tuple[int, int]:
@@ -89,9 +101,14 @@ class GroupMask:
     __slots__ = ("_bits", "_read", "groups")
 
     def __init__(self, groups: Iterable[Group]) -> None:
-        self.groups = frozenset(groups)
+        self.groups = set(groups)
         self._bits = 0
         self._read = -1
+
+    def include(self, group: Group) -> None:
+        """One more group. What the journal still holds of it is applied again by `bits`, with the same outcome."""
+        self.groups.add(group)
+        self._bits |= group.bits
 
     def bits(self, journal: Journal) -> int:
         end = journal.base + len(journal.entries)

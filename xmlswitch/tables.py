@@ -4,18 +4,24 @@ A table holds tests of many slots on one column. For a value it answers with the
 negated tests: holds). Truth lives in thresholds and operands with their slots. Rows are a lazy, bounded cache: one row
 for each elementary interval between thresholds, one for each set of string tests that a value passes. A new row starts
 from its nearest neighbour, so a table warms up in a number of bit flips that grows with its size times a logarithm. A
-row that a change passed by is brought up to date from the table's journal when it is next asked for.
+row that a change passed by is brought up to date when it is next asked for.
+
+New slots come in batches (`seal`). A batch is a small table of its own, the *delta*: it has few thresholds and so few
+rows, and each large row takes its part over with one OR when it is next asked for. A removed slot costs nothing here:
+no group lets it through any more, and it is not used again before all rows were dropped.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 from typing import Any
 
 from xmlswitch.atoms import NUMERIC, Test
 from xmlswitch.numerals import to_number
 
-_MAX_JOURNAL = 2048
+_MAX_CLOSED = 64  # deltas that the oldest row may be behind
+DEAD = -1  # in place of a number of deltas
 _LOWEST = (float("-inf"), 1)
 _NAN = (float("nan"), 2)
 # Where a number stands among the thresholds: on one (k, 0), or above k and below the next (k, 1).
@@ -36,11 +42,11 @@ class RowBudget:
 class Table:
     __slots__ = (
         "_budget",
-        "_journal",
-        "_journal_base",
-        "_memo",
+        "_closed",
+        "_delta",
         "_needles",
         "_numbers",
+        "_on_change",
         "_places",
         "_prefix_lengths",
         "_row_bytes",
@@ -48,14 +54,18 @@ class Table:
         "_string_defaults",
         "_strings",
         "_thresholds",
-        "max_memo",
+        "end",
         "positive",
         "slots",
     )
 
-    def __init__(self, positive: bool, budget: RowBudget, max_memo: int) -> None:
+    def __init__(self, positive: bool, budget: RowBudget, on_change: Callable[[str | None], None]) -> None:
+        """`on_change` is called with a value that belongs to other rows than before; None when it may be any value."""
         self.positive = positive
-        self.max_memo = max_memo
+        self.end = 0  # how many closed deltas there are: a row that has taken over so many is up to date
+        self._delta: Table | None = None
+        self._closed: list[Table] = []
+        self._on_change = on_change
         self.slots: dict[int, Test] = {}  # one test a slot; a conjunction's second test is in a second table
         self._budget = budget
         self._thresholds: list[float] = []
@@ -64,12 +74,9 @@ class Table:
         self._string_defaults = 0  # slots that a value violates when it passes none of the string tests
         self._needles: dict[str, Test] = {}
         self._prefix_lengths: dict[int, int] = {}
-        self._journal: list[tuple[int, Test | None]] = []
-        self._journal_base = 0
-        self._rows: dict[Any, list[int]] = {}  # place or signature -> [bits, journal position]
+        self._rows: dict[Any, list[int]] = {}  # place or signature -> [bits, closed deltas]
         self._places: list[_Place] = []
         self._row_bytes = 0
-        self._memo: dict[str, tuple[Any, ...]] = {}
 
     # --- slots come and go ---
 
@@ -80,14 +87,13 @@ class Table:
             at = self._numbers.get(value)
             if at is None:
                 at = self._numbers[value] = {}
-                insort(self._thresholds, value)
-                self._memo.clear()
+                self._split(value)
             at[slot] = test.op
         else:
             held = self._strings.get(test)
             if held is None:
                 held = self._strings[test] = set()
-                self._memo.clear()
+                self._on_change(str(test.operand) if test.op in ("=", "!=") else None)
                 if test.op == "contains":
                     self._needles[str(test.operand)] = test
                 elif test.op == "starts-with":
@@ -96,7 +102,19 @@ class Table:
             held.add(slot)
             if self._violated_by_default(test):
                 self._string_defaults |= 1 << slot
-        self._note(slot, test)
+        if self._rows:
+            if self._delta is None:
+                self._delta = Table(self.positive, self._budget, _nothing)
+            self._delta.add(slot, test)
+
+    def seal(self) -> None:
+        """The batch is complete: rows may take it over."""
+        if self._delta is not None:
+            self._closed.append(self._delta)
+            self._delta = None
+            self.end += 1
+            if self.end > _MAX_CLOSED:
+                self.drop_rows()
 
     def remove(self, slot: int) -> None:
         test = self.slots.pop(slot)
@@ -106,19 +124,26 @@ class Table:
             del at[slot]
             if not at:
                 del self._numbers[value]
+                # Rows beside it stay: they say what holds on and above the value, threshold or not.
                 del self._thresholds[bisect_left(self._thresholds, value)]
-                self._memo.clear()
         else:
             held = self._strings[test]
             held.discard(slot)
             if not held:
                 self._forget_test(test)
             self._string_defaults &= ~(1 << slot)
-        self._note(slot, None)
+
+    def _split(self, threshold: float) -> None:
+        """A new threshold parts an interval: the row that stood for all of it is dead, its values look again."""
+        place = self._place(threshold)
+        insort(self._thresholds, threshold)
+        row = self._rows.pop(place, None)
+        if row is not None:
+            row[1] = DEAD
+            self._places.remove(place)
 
     def _forget_test(self, test: Test) -> None:
         del self._strings[test]
-        self._memo.clear()
         if test.op == "contains":
             del self._needles[str(test.operand)]
         elif test.op == "starts-with":
@@ -130,40 +155,43 @@ class Table:
     def _violated_by_default(self, test: Test) -> bool:
         return (test.op == "!=") != self.positive
 
-    def _note(self, slot: int, test: Test | None) -> None:
-        if len(self._journal) >= _MAX_JOURNAL:
-            self._journal_base += len(self._journal)
-            self._journal.clear()
-            self.drop_rows()
-        self._journal.append((slot, test))
-
     def drop_rows(self) -> None:
+        for part in (*self._closed, *([self._delta] if self._delta else [])):
+            part.drop_rows()
+        self._closed.clear()
+        self._delta = None
+        self.end = 0
         self._rows.clear()
         self._places.clear()
-        self._memo.clear()
+        self._on_change(None)
         self._budget.used -= self._row_bytes
         self._row_bytes = 0
 
     # --- values ---
 
-    def row(self, value: str) -> int:
-        """The slots that this value violates."""
-        keys = self._memo.get(value)
-        if keys is None:
-            keys = self._keys(value)
-            if len(self._memo) >= self.max_memo:
-                self._memo.clear()
-            self._memo[value] = keys
-        end = self._journal_base + len(self._journal)
-        bits = 0
-        for key in keys:
+    def rows(self, value: str) -> list[tuple[Table, Any, list[int]]]:
+        """The rows that this value belongs to, as (table, key, row): see `ColumnEntry.verdict`."""
+        found = []
+        for key in self._keys(value):
             row = self._rows.get(key)
             if row is None:
-                row = self._new_row(key, end)
-            elif row[1] != end:
-                self._update(key, row, end)
-            bits |= row[0]
-        return bits
+                row = self._new_row(key, self.end)
+            found.append((self, key, row))
+        return found
+
+    def bits_at(self, key: Any) -> int:
+        """Of a closed delta: its row for a key of the large table."""
+        if isinstance(key, frozenset):
+            key = frozenset(test for test in key if test in self._strings)
+        elif key is not _NAN:
+            number, above = key
+            index = bisect_right(self._thresholds, number)
+            below = self._thresholds[index - 1] if index else None
+            key = _LOWEST if below is None else (below, above if below == number else 1)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._new_row(key, self.end)
+        return row[0]
 
     def _keys(self, value: str) -> tuple[Any, ...]:
         numeric = (self._place(to_number(value)),) if self._thresholds else ()
@@ -222,7 +250,7 @@ class Table:
                 nearest = min(neighbours, key=lambda other: abs(self._index(other) - self._index(place)))
                 row = self._rows[nearest]
                 if row[1] != end:
-                    self._update(nearest, row, end)
+                    self.update(nearest, row)
                 bits = row[0]
                 low, high = sorted((nearest, place))
                 changed = thresholds[bisect_left(thresholds, low[0]) : bisect_right(thresholds, high[0])]
@@ -244,23 +272,17 @@ class Table:
         }
         return _with(bits, settled)
 
-    def _update(self, key: Any, row: list[int], end: int) -> None:
-        """Bring a row up to date from the journal."""
-        touched = {slot for slot, _ in self._journal[row[1] - self._journal_base :]}
-        set_bits = clear_bits = 0
-        for slot in touched:
-            test = self.slots.get(slot)
-            clear_bits |= 1 << slot
-            if test is not None and self._violates(key, test):
-                set_bits |= 1 << slot
-        row[0] = row[0] & ~clear_bits | set_bits
-        row[1] = end
+    def update(self, key: Any, row: list[int]) -> None:
+        """Bring a row up to date."""
+        bits = row[0]
+        for delta in self._closed[row[1] :]:
+            bits |= delta.bits_at(key)
+        row[0] = bits
+        row[1] = self.end
 
-    def _violates(self, key: Any, test: Test) -> bool:
-        """Whether a value with this key violates the test; a key of the other kind has no say."""
-        if isinstance(key, frozenset):
-            return test.op not in NUMERIC and (test in key) != self._violated_by_default(test)
-        return test.op in NUMERIC and _holds(test.op, float(test.operand), key) != self.positive
+
+def _nothing(_: str | None) -> None:
+    """A delta's values are nobody's to remember."""
 
 
 def _holds(op: str, threshold: float, place: _Place) -> bool:
