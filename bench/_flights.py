@@ -8,14 +8,108 @@ from __future__ import annotations
 
 import random
 
-AIRLINES = "AAL UAL DAL SWA TWA NWA COA USA BAW DLH AFR KLM ACA JAL ANA QFA EIN SAS IBE AZA FDX UPS CJC KAP".split()
-AIRPORTS = (
-    "KBOS KJFK KLGA KEWR KORD KATL KDFW KDEN KLAX KSFO KSEA KMIA KIAH KPHL KDCA KIAD KCLT KMSP KDTW KPHX KLAS KSLC CYYZ "
-    "CYUL CYVR EGLL LFPG EDDF EHAM RJAA"
-).split()
-CENTERS = "KZBW KZNY KZDC KZJX KZMA KZTL KZID KZOB KZAU KZMP KZKC KZME KZFW KZHU KZAB KZDV KZLC KZLA KZOA KZSE CCZV CCZY".split()
+AIRLINES = [
+    "AAL",
+    "UAL",
+    "DAL",
+    "SWA",
+    "TWA",
+    "NWA",
+    "COA",
+    "USA",
+    "BAW",
+    "DLH",
+    "AFR",
+    "KLM",
+    "ACA",
+    "JAL",
+    "ANA",
+    "QFA",
+    "EIN",
+    "SAS",
+    "IBE",
+    "AZA",
+    "FDX",
+    "UPS",
+    "CJC",
+    "KAP",
+]
+AIRPORTS = [
+    "KBOS",
+    "KJFK",
+    "KLGA",
+    "KEWR",
+    "KORD",
+    "KATL",
+    "KDFW",
+    "KDEN",
+    "KLAX",
+    "KSFO",
+    "KSEA",
+    "KMIA",
+    "KIAH",
+    "KPHL",
+    "KDCA",
+    "KIAD",
+    "KCLT",
+    "KMSP",
+    "KDTW",
+    "KPHX",
+    "KLAS",
+    "KSLC",
+    "CYYZ",
+    "CYUL",
+    "CYVR",
+    "EGLL",
+    "LFPG",
+    "EDDF",
+    "EHAM",
+    "RJAA",
+]
+CENTERS = [
+    "KZBW",
+    "KZNY",
+    "KZDC",
+    "KZJX",
+    "KZMA",
+    "KZTL",
+    "KZID",
+    "KZOB",
+    "KZAU",
+    "KZMP",
+    "KZKC",
+    "KZME",
+    "KZFW",
+    "KZHU",
+    "KZAB",
+    "KZDV",
+    "KZLC",
+    "KZLA",
+    "KZOA",
+    "KZSE",
+    "CCZV",
+    "CCZY",
+]
 FIXES = [a + b + c + d + e for a in "BCDFG" for b in "AEIO" for c in "LMNR" for d in "AEI" for e in "KSTX"]
-TYPES = "B733 B738 B752 B763 B772 A319 A320 A332 MD82 MD88 DC10 E145 CRJ2 C172 BE20 B190 AT72".split()
+TYPES = [
+    "B733",
+    "B738",
+    "B752",
+    "B763",
+    "B772",
+    "A319",
+    "A320",
+    "A332",
+    "MD82",
+    "MD88",
+    "DC10",
+    "E145",
+    "CRJ2",
+    "C172",
+    "BE20",
+    "B190",
+    "AT72",
+]
 
 
 class Traffic:
@@ -45,8 +139,10 @@ class Traffic:
 
     def _head(self, flight: dict[str, str], kind: str) -> str:
         rng = self.rng
-        stamp = f"2001-10-{rng.randint(10, 14)}T{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}Z"
-        computer = f'\n  <computerid>{rng.randint(100, 999)}</computerid>' if rng.random() < 0.7 else ""
+        stamp = (
+            f"2001-10-{rng.randint(10, 14)}T{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}Z"
+        )
+        computer = f"\n  <computerid>{rng.randint(100, 999)}</computerid>" if rng.random() < 0.7 else ""
         return (
             f'  <id>{flight["id"]}</id>{computer}\n  <message type="{kind}" facility="{rng.choice(CENTERS)}" '
             f'time="{stamp}"/>\n'
@@ -54,7 +150,10 @@ class Traffic:
 
     def _position(self) -> str:
         rng = self.rng
-        lat, lon = f"{rng.randint(24, 50)}{rng.randint(0, 59):02}N", f"{rng.randint(65, 125):03}{rng.randint(0, 59):02}W"
+        lat, lon = (
+            f"{rng.randint(24, 50)}{rng.randint(0, 59):02}N",
+            f"{rng.randint(65, 125):03}{rng.randint(0, 59):02}W",
+        )
         return f"    <coordinate>\n      <lat>{lat}</lat>\n      <lon>{lon}</lon>\n    </coordinate>\n"
 
     def _level(self, kind: str) -> str:
@@ -68,10 +167,11 @@ class Traffic:
     def _route(self, flight: dict[str, str]) -> str:
         rng = self.rng
         fixes = "".join(f"<fix>{rng.choice(FIXES)}</fix>" for _ in range(rng.randint(2, 8)))
-        return f'    <route>\n      <origin>{flight["from"]}</origin>{fixes}<destination>{flight["to"]}</destination>\n    </route>\n'
+        ends = f"<origin>{flight['from']}</origin>{fixes}<destination>{flight['to']}</destination>"
+        return f"    <route>\n      {ends}\n    </route>\n"
 
     def _points(self, flight: dict[str, str]) -> str:
-        return f'    <origin>{flight["from"]}</origin>\n    <destination>{flight["to"]}</destination>\n'
+        return f"    <origin>{flight['from']}</origin>\n    <destination>{flight['to']}</destination>\n"
 
     def _aircraft(self, flight: dict[str, str]) -> str:
         return f'    <aircraft equipment="{self.rng.choice("AGUWRT")}">{flight["type"]}</aircraft>\n'
@@ -80,7 +180,9 @@ class Traffic:
         return f'  <flightleg status="{status}">\n{"".join(parts)}  </flightleg>\n'
 
     def _tz(self, flight: dict[str, str]) -> str:
-        return self._head(flight, "TZ") + self._leg("active", self._speed("ground"), self._level("reported"), self._position())
+        return self._head(flight, "TZ") + self._leg(
+            "active", self._speed("ground"), self._level("reported"), self._position()
+        )
 
     def _fz(self, flight: dict[str, str]) -> str:
         parts = self._aircraft(flight), self._speed("filed"), self._level("requested"), self._route(flight)
@@ -140,10 +242,12 @@ def _query(rng: random.Random) -> str:
             f"{airline} and {box}",
             box,
             f"{box} and {leg}/altitude >= {low}",
-            f"{leg}[destination = '{rng.choice(AIRPORTS)}' or route/destination = '{rng.choice(AIRPORTS)}'] and {airline}",
+            f"{leg}[destination = '{rng.choice(AIRPORTS)}' or route/destination = '{rng.choice(AIRPORTS)}']"
+            f" and {airline}",
             f"{leg}/destination = '{rng.choice(AIRPORTS)}' and {leg}/origin = '{rng.choice(AIRPORTS)}'",
             f"//fix = '{rng.choice(FIXES)}' and {leg}/speed > {rng.randint(80, 560)}",
-            f"/flight/message[@facility = '{rng.choice(CENTERS)}']/@type = 'TZ' and {leg}/speed < {rng.randint(80, 560)}",
+            f"/flight/message[@facility = '{rng.choice(CENTERS)}']/@type = 'TZ' and "
+            f"{leg}/speed < {rng.randint(80, 560)}",
             f"/flight[message/@type = 'FZ']/flightleg/aircraft = '{rng.choice(TYPES)}' and {leg}/altitude > {low}",
             f"{leg}/altitude[@mode = 'interim'] > {low} and {leg}/speed >= {rng.randint(80, 560)}",
             f"not({leg}/coordinate) and {leg}/origin = '{rng.choice(AIRPORTS)}' and {airline}",

@@ -27,10 +27,12 @@ from xmlswitch.explain import Explanation, explain
 from xmlswitch.limits import DocumentLimits, IndexLimits, QueryLimits
 from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
 from xmlswitch.query import Query
+from xmlswitch.records import RECORD, RecordProfile, RecordQuery
 from xmlswitch.stats import SwitchStats
 from xmlswitch.switch import Switch
 
 __all__ = [
+    "RECORD",
     "XPATH",
     "DocumentLimits",
     "Explanation",
@@ -44,6 +46,8 @@ __all__ = [
     "QueryLimits",
     "QuerySyntaxError",
     "QueryTooExpensiveError",
+    "RecordProfile",
+    "RecordQuery",
     "Rule",
     "Switch",
     "SwitchError",

@@ -7,7 +7,7 @@ spills: its list moves into the tables, where a crowd costs no more than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xmlswitch.atoms import Column, Test, absent_value, transformed
@@ -49,7 +49,10 @@ class ColumnEntry:
         "_rows",
         "absent",
         "column",
+        "first",
         "has_anchors",
+        "is_count",
+        "is_plain",
         "negative",
         "on_absent",
         "path",
@@ -61,6 +64,9 @@ class ColumnEntry:
     def __init__(self, column: Column, path: PathEntry, budget: RowBudget, max_memo: int) -> None:
         self.column = column
         self.path = path
+        self.first = column.first
+        self.is_count = column.chain[:1] == (("count",),)
+        self.is_plain = not column.chain
         self.refs = 0
         self.on_absent = 0  # conjunctions with a test that holds where the path is absent
         self.absent = absent_value(column) if column.first else ""
@@ -76,10 +82,6 @@ class ColumnEntry:
         self._equal_numbers: dict[float, Anchor] = {}
         self._prefixes: dict[str, Anchor] = {}
         self._prefix_lengths: dict[int, int] = {}
-
-    @property
-    def is_count(self) -> bool:
-        return self.column.chain[:1] == (("count",),)
 
     # --- values ---
 
@@ -120,6 +122,7 @@ class ColumnEntry:
 
     def _regroup(self) -> None:
         self.tables = (*self.positive, *self.negative)
+        self.path.sort_columns()
         self._rows.clear()
 
     def _forget(self, value: str | None) -> None:
@@ -144,7 +147,7 @@ class ColumnEntry:
                 table.update(key, row)
         return found
 
-    def verdict(self, values: list[str]) -> tuple[int, int]:
+    def verdict(self, values: Sequence[str]) -> tuple[int, int]:
         """The slots that the values rule out: by positive tests that none passes, by negative ones that some passes."""
         violated = negative = 0
         if len(values) == 1:
@@ -191,7 +194,9 @@ class ColumnEntry:
             self._prefixes[str(operand)] = anchor
             length = len(str(operand))
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
-        self.has_anchors = True
+        if not self.has_anchors:
+            self.has_anchors = True
+            self.path.sort_columns()
 
     def drop(self, anchor: Anchor) -> None:
         """Forget an anchor that nobody waits at any more."""
@@ -205,7 +210,9 @@ class ColumnEntry:
             self._prefix_lengths[length] -= 1
             if not self._prefix_lengths[length]:
                 del self._prefix_lengths[length]
-        self.has_anchors = bool(self._equal_strings or self._equal_numbers or self._prefixes)
+        if not (self._equal_strings or self._equal_numbers or self._prefixes):
+            self.has_anchors = False
+            self.path.sort_columns()
 
     def anchored(self, value: str, lists: list[Iterable[Entry]]) -> None:
         """Add the lists that wait for this value."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff
+from xmlswitch.evaluate import string_value
 from xmlswitch.index import Index
 from xmlswitch.limits import DOCUMENT_LIMITS, INDEX_LIMITS, DocumentLimits, IndexLimits
 from xmlswitch.shapes import ShapeBook
+from xmlswitch.values import Values
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class XPathIndex:
         index = self._index
         known = self._shapes.find(packet)
         root = None
+        values: Values[Any]
         if known is not None:
             shape, slots = known
             structure = shape.structure(index)
@@ -49,10 +52,7 @@ class XPathIndex:
             root = parse_document(packet, self._documents)
             findings = walk(root, index.automaton, index.layout)
             structure = index.structure(findings)
-            values = {
-                column: [column.value(text) for text in texts] if column.column.chain else texts
-                for column, texts in findings.values.items()
-            }
+            values = Values(findings.nodes, string_value)
             self._shapes.notice(packet)
         matched, pending = index.candidates(structure, values, wanted)
         if not pending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xmlswitch.atoms import Conjunction, Test
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from xmlswitch.columns import Anchor, ColumnEntry
     from xmlswitch.paths import Group, PathEntry
     from xmlswitch.query import Query
+    from xmlswitch.values import Values
 
 # What a conjunction is equal by: its atoms, and the query when the atoms alone don't decide.
 EntryKey = tuple[Conjunction, "Query | None"]
@@ -70,7 +71,7 @@ class Entry:
         """Whether having the required paths is all it takes."""
         return all(literal.column is None and literal.positive for literal in self.literals)
 
-    def holds(self, values: Mapping[ColumnEntry, Sequence[str]], counts: Mapping[PathEntry, int], unsure: bool) -> bool:
+    def holds(self, values: Values[Any], counts: Mapping[PathEntry, int], unsure: bool) -> bool:
         """Whether all literals hold; of an `unsure` entry only the positive ones, the negative prove nothing there."""
         for literal in self.literals:
             positive = literal.positive
@@ -81,10 +82,7 @@ class Entry:
                 if (literal.path in counts) != positive:
                     return False
                 continue
-            found = values.get(column)
-            if found is None:
-                found = (column.absent,) if column.column.first else ()
-            for value in found:
+            for value in values.of(column):
                 if predicate(value):
                     if not positive:
                         return False

@@ -17,7 +17,7 @@ import heapq
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xmlswitch.atoms import Column, Conjunction, Linear, holds_on_absent
 from xmlswitch.automaton import Automaton
@@ -29,13 +29,15 @@ from xmlswitch.tables import RowBudget, Table
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
     from xmlswitch.query import Query
+    from xmlswitch.values import Values
     from xmlswitch.walk import Findings
 
 
+_MIN_ANCHORED = 12  # conditions on a column before looking its value up pays
 _MAX_YOUNG = 16
 _MIN_RESTING = 256
 _MAX_NEW_GROUPS = 4096
-_MAX_DIRECT = 1  # a group's members beyond so many share the work in the tables
+_MAX_DIRECT = 3  # a group's members beyond so many share the work in the tables
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class Index:
         self._young: dict[Entry, None] = {}
         self._link_bits: dict[int, int] = {}
         self._verify_bits = 0
+        self._value_bits = 0  # slots with conditions on values or on absence
+        self._counts: dict[ColumnEntry, None] = {}  # columns of count()
         self._on_absent: dict[ColumnEntry, None] = {}
 
     # --- conjunctions come and go ---
@@ -168,7 +172,9 @@ class Index:
         entry = path.columns.get(column)
         if entry is None:
             entry = path.columns[column] = ColumnEntry(column, path, self.budget, self.limits.max_value_memo)
-            path.count_columns = tuple(held for held in path.columns.values() if held.is_count)
+            path.sort_columns()
+            if entry.is_count:
+                self._counts[entry] = None
             self.layout += 1
         entry.refs += 1
         return entry
@@ -178,7 +184,8 @@ class Index:
         if not entry.refs:
             path = entry.path
             del path.columns[entry.column]
-            path.count_columns = tuple(held for held in path.columns.values() if held.is_count)
+            path.sort_columns()
+            self._counts.pop(entry, None)
             self.layout += 1
 
     # --- places ---
@@ -211,6 +218,8 @@ class Index:
     def _anchors(self, entry: Entry) -> Iterable[Anchor]:
         for literal in entry.literals:
             if literal.column is None or literal.test is None or not literal.positive:
+                continue
+            if literal.column.refs < _MIN_ANCHORED or literal.column.is_count:
                 continue
             anchor = literal.column.anchor(literal.test) if literal.path in entry.required else None
             if anchor is not None:
@@ -288,6 +297,8 @@ class Index:
                 literal.column.add(slot, literal.test, literal.positive)
             elif not literal.positive:
                 literal.path.negative_bits |= bit
+        if not entry.is_structural:
+            self._value_bits |= bit
         for path in entry.unique:
             path.unique_bits |= bit
         if entry.always_verified:
@@ -336,6 +347,7 @@ class Index:
         for path in entry.unique:
             path.unique_bits &= keep
         self._verify_bits &= keep
+        self._value_bits &= keep
         self._by_slot[slot] = None
         self._resting.append(slot)
         if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
@@ -360,7 +372,7 @@ class Index:
         journal, standing, layout = self.journal, self.standing, self.layout
         base = self._always.bits
         for accept, number in findings.hits.items():
-            accept.columns_now(layout)
+            accept.valued_now(layout)
             for path in accept.watched:
                 counts[path] = counts.get(path, 0) + number
             live.update(accept.live_now(standing))
@@ -377,10 +389,12 @@ class Index:
         """All groups that a document with these paths lets through, the empty ones too."""
         return [self._always, *(path.group for path in present), *self._tree.satisfied(present)]
 
-    def candidates(
-        self, structure: Structure, values: dict[ColumnEntry, list[str]], wanted: int
-    ) -> tuple[int, list[Entry]]:
-        """The links (of `wanted`) that are sure to match, and the entries whose queries must be evaluated to know."""
+    def candidates(self, structure: Structure, values: Values[Any], wanted: int) -> tuple[int, list[Entry]]:
+        """The links (of `wanted`) that are sure to match, and the entries whose queries must be evaluated to know.
+
+        Cheapest first: what structure alone settles, then what tables rule out, then lists, and no further than until
+        every wanted link has matched.
+        """
         counts = structure.counts
         unsure, negative = self._verify_bits, 0
         for path, number in counts.items():
@@ -388,20 +402,17 @@ class Index:
                 unsure |= path.unique_bits
             negative |= path.negative_bits
             for column in path.count_columns:
-                values[column] = [column.value(str(number))]
-        for column in self._on_absent:
-            if column not in values:
-                values[column] = [column.absent]
-        violated = 0
-        for column, found in values.items():
-            if column.tables:
-                ruled_out, bad = column.verdict(found)
-                violated |= ruled_out
-                negative |= bad
-        left = structure.base & ~violated & ~(negative & ~unsure)
-        matched = self._links_of(left & ~unsure, wanted) if left else 0
+                values.set_count(column, number)
+        matched = self._links_of(structure.base & ~self._value_bits & ~unsure, wanted)
         pending: list[Entry] = []
-        matched |= self._check_lists(structure, values, wanted & ~matched, pending)
+        if matched == wanted:
+            return matched, pending
+        left = structure.base & ~(negative & ~unsure)
+        if left & self._value_bits:
+            left &= ~self._ruled_out(values, unsure)
+        matched |= self._links_of(left & self._value_bits & ~unsure, wanted & ~matched)
+        if matched != wanted:
+            matched |= self._check_lists(structure, values, wanted & ~matched, pending)
         doubtful = left & unsure
         if doubtful and matched != wanted:
             for slot in _slots(doubtful):
@@ -410,17 +421,31 @@ class Index:
                     pending.append(entry)
         return matched, pending
 
-    def _check_lists(
-        self, structure: Structure, values: dict[ColumnEntry, list[str]], wanted: int, pending: list[Entry]
-    ) -> int:
-        """Anchored conjunctions and those of small groups, one by one."""
+    def _ruled_out(self, values: Values[Any], unsure: int) -> int:
+        """The slots that some value, or the lack of one, rules out."""
+        violated = negative = 0
+        columns = [column for path in values.nodes for column in path.tabled if not column.is_count]
+        columns += [
+            column
+            for column in self._on_absent
+            if column.tables and not column.is_count and column.path not in values.nodes
+        ]
+        columns += [column for column in self._counts if column.tables]
+        for column in columns:
+            ruled_out, bad = column.verdict(values.of(column))
+            violated |= ruled_out
+            negative |= bad
+        return violated | negative & ~unsure
+
+    def _check_lists(self, structure: Structure, values: Values[Any], wanted: int, pending: list[Entry]) -> int:
+        """Anchored conjunctions, those of small groups, and the young, one by one."""
         counts = structure.counts
         matched = 0
         lists: list[Iterable[Entry]] = [group.direct for group in structure.groups if group.direct]
         lists.append(self._young)
-        for column, found in values.items():
-            if column.has_anchors:
-                for value in found:
+        for path in values.nodes:
+            for column in path.anchored:
+                for value in values.of(column):
                     column.anchored(value, lists)
         for entries in lists:
             for entry in entries:
@@ -434,11 +459,13 @@ class Index:
                         pending.append(entry)
                     else:
                         matched |= entry.links
+                        if not wanted & ~matched:
+                            return wanted
         return matched & wanted
 
     def _links_of(self, slots: int, wanted: int) -> int:
         """The links that own at least one of the slots: by link or by slot, whichever are fewer."""
-        if not slots:
+        if not slots or not wanted:
             return 0
         matched = 0
         if slots.bit_count() * 4 < len(self._link_bits):
@@ -448,7 +475,7 @@ class Index:
                     matched |= entry.links
             return matched & wanted
         for link, bits in self._link_bits.items():
-            if slots & bits:
+            if wanted >> link & 1 and slots & bits:
                 matched |= 1 << link
         return matched & wanted
 

@@ -38,6 +38,7 @@ class PathEntry:
     """A linear path in the index."""
 
     __slots__ = (
+        "anchored",
         "columns",
         "count_columns",
         "group",
@@ -46,6 +47,7 @@ class PathEntry:
         "path",
         "refs",
         "serial",
+        "tabled",
         "unique_bits",
         "watched",
     )
@@ -61,6 +63,15 @@ class PathEntry:
         self.negative_bits = 0  # slots that want it not to be there
         self.columns: dict[Column, ColumnEntry] = {}
         self.count_columns: tuple[ColumnEntry, ...] = ()  # those of count()
+        self.tabled: tuple[ColumnEntry, ...] = ()  # those with tables
+        self.anchored: tuple[ColumnEntry, ...] = ()  # those with anchors
+
+    def sort_columns(self) -> None:
+        """Put the columns where a document looks for them."""
+        columns = self.columns.values()
+        self.count_columns = tuple(column for column in columns if column.is_count)
+        self.tabled = tuple(column for column in columns if column.tables)
+        self.anchored = tuple(column for column in columns if column.has_anchors)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -128,22 +139,23 @@ class GroupMask:
 class Accept:
     """The paths that end at one place of a document, with all that a walk wants to know about them together."""
 
-    __slots__ = ("_layout", "_standing", "columns", "live", "mask", "paths", "watched")
+    __slots__ = ("_layout", "_standing", "live", "mask", "paths", "valued", "watched")
 
     def __init__(self, paths: tuple[PathEntry, ...]) -> None:
         self.paths = paths
         self.mask = GroupMask(path.group for path in paths)
         self._layout = self._standing = -1
-        self.columns: tuple[ColumnEntry, ...] = ()
+        self.valued: tuple[PathEntry, ...] = ()
         self.watched: tuple[PathEntry, ...] = ()
         self.live: tuple[PathEntry, ...] = ()
 
-    def columns_now(self, layout: int) -> tuple[ColumnEntry, ...]:
+    def valued_now(self, layout: int) -> tuple[PathEntry, ...]:
+        """The paths whose nodes' values somebody may ask for."""
         if self._layout != layout:
             self._layout = layout
-            self.columns = tuple(c for path in self.paths for c in path.columns.values() if not c.is_count)
+            self.valued = tuple(p for p in self.paths if len(p.columns) > len(p.count_columns))
             self.watched = tuple(path for path in self.paths if path.watched)
-        return self.columns
+        return self.valued
 
     def live_now(self, standing: int) -> tuple[PathEntry, ...]:
         if self._standing != standing:

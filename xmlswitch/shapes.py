@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING
 
 from xmlswitch.document import parse_document
 from xmlswitch.errors import MalformedDocument
+from xmlswitch.evaluate import string_value
 from xmlswitch.paths import GroupMask
+from xmlswitch.values import Values
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
-    from xmlswitch.columns import ColumnEntry
     from xmlswitch.index import Index, Structure
 
 _DECLARATION = re.compile(
@@ -57,12 +58,12 @@ Template = int | tuple[str | int, ...]
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_layout", "_mask", "_plain", "_present", "_read", "_sample", "_structure", "_templates", "regex")
+    __slots__ = ("_layout", "_mask", "_present", "_read", "_sample", "_standing", "_structure", "_templates", "regex")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
-        self._layout = -1
+        self._layout = self._standing = -1
         self._read = 0
 
     def structure(self, index: Index) -> Structure:
@@ -72,8 +73,10 @@ class Shape:
             for group in index.new_groups[self._read :]:
                 if group.paths <= self._present:
                     self._mask.include(group)
-                    self._structure.groups.append(group)
             self._read = len(index.new_groups)
+        if self._standing != index.standing:
+            self._standing = index.standing
+            self._structure.groups = [group for group in self._mask.groups if group.direct]
         self._structure.base = self._mask.bits(index.journal)
         return self._structure
 
@@ -81,25 +84,23 @@ class Shape:
         findings = walk(parse_document(self._sample), index.automaton, index.layout)
         self._structure = index.structure(findings)
         self._present = {path for accept in findings.hits for path in accept.paths}
-        self._structure.groups = index.satisfied_groups(self._present)
-        self._mask = GroupMask(self._structure.groups)
-        self._plain: list[tuple[ColumnEntry, int]] = []
-        self._templates: list[tuple[ColumnEntry, list[Template]]] = []
-        for column, texts in findings.values.items():
-            templates = [_template(text) for text in texts]
-            if len(templates) == 1 and isinstance(templates[0], int) and not column.column.chain:
-                self._plain.append((column, templates[0]))
-            else:
-                self._templates.append((column, templates))
+        self._mask = GroupMask(index.satisfied_groups(self._present))
+        self._templates = {
+            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes.items()
+        }
+        self._standing = -1
         self._layout = index.layout
         self._read = len(index.new_groups)
 
-    def values(self, slots: tuple[str, ...]) -> dict[ColumnEntry, list[str]]:
-        """The columns of a packet; call `structure` first."""
-        found = {column: [slots[number]] for column, number in self._plain}
-        for column, templates in self._templates:
-            found[column] = [column.value(_filled(template, slots)) for template in templates]
-        return found
+    def values(self, slots: tuple[str, ...]) -> Values[Template]:
+        """The values of a packet; call `structure` first."""
+
+        def read(template: Template) -> str:
+            if isinstance(template, int):
+                return slots[template]
+            return "".join(slots[part] if isinstance(part, int) else part for part in template)
+
+        return Values(self._templates, read)
 
 
 def _template(text: str) -> Template:
@@ -108,12 +109,6 @@ def _template(text: str) -> Template:
     if len(parts) == 1 and isinstance(parts[0], int):
         return parts[0]
     return parts
-
-
-def _filled(template: Template, slots: tuple[str, ...]) -> str:
-    if isinstance(template, int):
-        return slots[template]
-    return "".join(slots[part] if isinstance(part, int) else part for part in template)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -183,6 +184,9 @@ _MAKES_FUNCTIONS = frozenset({"function", "#"})
 _REGEX_FUNCTIONS = frozenset({"matches", "replace", "tokenize"})
 _NO_CODE = re.compile(r""" "[^"]*" | '[^']*' | \(:.*?:\) """, re.VERBOSE | re.DOTALL)
 _CALLED = re.compile(r"([A-Za-z][\w.-]*)\s*[(#]")
+# `to` after an operand is the operator; after `/`, `@`, `::` or at the start it is a name.
+_RANGE = re.compile(r"(?<=[\w)\]\s])(?<![/@:]\s)\bto\b(?=\s*[\d$(./@\w])")
+_ENDS = re.compile(r".*?\b(\d{1,9})\|(\d{1,9})\b.*", re.DOTALL)
 _UNBOUNDED = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
 _QUANTIFIED_GROUP = re.compile(r"\)(?:[*+]|\{)")
 
@@ -196,9 +200,12 @@ class Expression:
 
         _refuse_outside(text)
         try:
-            self._token: Any = XPath31Parser(namespaces=dict(namespaces)).parse(text)
+            with _bounded_calls():
+                self._token: Any = XPath31Parser(namespaces=dict(namespaces)).parse(text)
         except ElementPathError as error:
             raise _refusal(error, text) from None
+        except EvaluationCutOff:
+            raise QueryTooExpensiveError("reading this expression takes too long", text) from None
         except (RecursionError, OverflowError, ValueError) as error:
             raise QueryTooExpensiveError(f"the expression can't be read: {error}", text) from None
         _check(self._token, text)
@@ -207,14 +214,22 @@ class Expression:
         """The effective boolean value with the root element as context. A dynamic error counts as false."""
         from elementpath import ElementPathError, XPathContext
 
-        previous = sys.getprofile()
-        sys.setprofile(_CallCounter())
         try:
-            return bool(self._token.boolean_value(self._token.select(XPathContext(root))))
+            with _bounded_calls():
+                return bool(self._token.boolean_value(self._token.select(XPathContext(root))))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
-        finally:
-            sys.setprofile(previous)
+
+
+@contextmanager
+def _bounded_calls() -> Iterator[None]:
+    """`EvaluationCutOff` after so many calls, whatever is called."""
+    previous = sys.getprofile()
+    sys.setprofile(_CallCounter())
+    try:
+        yield
+    finally:
+        sys.setprofile(previous)
 
 
 class _CallCounter:
@@ -243,6 +258,11 @@ def _refuse_outside(text: str) -> None:
     for match in _CALLED.finditer(code):
         if match[1] in _OUTSIDE or match[1] in _UNSTEADY:
             raise UnsupportedQueryError(f"{match[1]}() {_why(match[1])}", text, match.start(1))
+    for match in _RANGE.finditer(code):
+        ends = _ENDS.fullmatch(code[: match.start()].rstrip()[-12:] + "|" + code[match.end() :].lstrip()[:12])
+        if ends is None or int(ends[2]) - int(ends[1]) > MAX_RANGE:
+            reason = f"a range needs two literal ends at most {MAX_RANGE} apart"
+            raise QueryTooExpensiveError(reason, text, match.start())
 
 
 def _check(token: Any, text: str) -> None:
@@ -260,8 +280,6 @@ def _check(token: Any, text: str) -> None:
             bindings += 1
         elif symbol == "*" and len(part) == 2:
             products += 1
-        elif symbol == "to":
-            _check_range(part, text)
         elif symbol in _REGEX_FUNCTIONS:
             _check_regex(part, text)
         elif symbol in ("concat", "string-join") and len(part) > MAX_CONCAT:
@@ -279,13 +297,6 @@ def _why(name: str) -> str:
     if name in _UNSTEADY:
         return "would give different answers at different peers"
     return "is not among the functions that a standing query may use"
-
-
-def _check_range(part: Any, text: str) -> None:
-    ends = [side.value for side in part if side.symbol == "(integer)"]
-    if len(ends) != 2 or ends[1] - ends[0] > MAX_RANGE:
-        reason = f"a range needs two literal ends at most {MAX_RANGE} apart"
-        raise QueryTooExpensiveError(reason, text, part.span[0])
 
 
 def _check_regex(part: Any, text: str) -> None:

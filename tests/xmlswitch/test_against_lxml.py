@@ -42,33 +42,33 @@ def run(seed: int, *, kind: str, queries: int, documents: int, churn: int, names
     assert switch.stats().cut_off == 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_every_shape_of_query(seed):
     run(seed, kind="any", queries=60, documents=8, churn=0, namespaces=False, structural=False)
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 118))
 def test_queries_come_and_go(seed):
     run(seed, kind="any", queries=50, documents=12, churn=8, namespaces=False, structural=False)
 
 
-@pytest.mark.parametrize("seed", range(200, 230))
+@pytest.mark.parametrize("seed", range(200, 212))
 def test_namespaces(seed):
     run(seed, kind="namespaces", queries=60, documents=10, churn=4, namespaces=True, structural=False)
 
 
-@pytest.mark.parametrize("seed", range(300, 330))
+@pytest.mark.parametrize("seed", range(300, 310))
 def test_structure_alone(seed):
     run(seed, kind="recursive", queries=150, documents=10, churn=10, namespaces=False, structural=True)
 
 
-@pytest.mark.parametrize("seed", range(400, 420))
+@pytest.mark.parametrize("seed", range(400, 408))
 def test_many_packets_of_few_shapes(seed):
     """Shapes that come again are matched without a parse: the answers must be the same."""
     run(seed, kind="flight", queries=80, documents=40, churn=2, namespaces=False, structural=False)
 
 
-@pytest.mark.parametrize("seed", range(500, 510))
+@pytest.mark.parametrize("seed", range(500, 505))
 def test_crowds_under_one_path(seed):
     """So many conditions on the same few values that lists spill into tables."""
     rng = random.Random(seed)
