@@ -51,7 +51,7 @@ class XPathIndex:
         else:
             root = parse_document(packet, self._documents)
             findings = walk(root, index.automaton, index.layout)
-            structure = index.structure(findings)
+            structure = index.structure(findings, wanted)
             values = Values(findings.nodes, string_value)
             self._shapes.notice(packet)
         matched, pending = index.candidates(structure, values, wanted)

@@ -365,25 +365,41 @@ class Index:
 
     # --- documents ---
 
-    def structure(self, findings: Findings) -> Structure:
-        """What the walk's hits settle."""
+    def structure(self, findings: Findings, wanted: int = 0) -> Structure:
+        """What the walk's hits settle; no more than it takes to know that every link of `wanted` matches."""
         counts: dict[PathEntry, int] = {}
         live: set[PathEntry] = set()
-        journal, standing, layout = self.journal, self.standing, self.layout
+        journal, standing = self.journal, self.standing
+        end = journal.end
         base = self._always.bits
         for accept, number in findings.hits.items():
-            accept.valued_now(layout)
             for path in accept.watched:
                 counts[path] = counts.get(path, 0) + number
-            live.update(accept.live_now(standing))
-            base |= accept.mask.bits(journal)
+            if accept.standing != standing:
+                accept.look_for_lists(standing)
+            if accept.live:
+                live.update(accept.live)
+            mask = accept.mask
+            base |= mask.known if mask.read == end else mask.bits(journal)
         groups = [self._always] if self._always.direct else []
+        if live and wanted:
+            sure = base & ~self._value_bits & ~self._unsure(counts)
+            if self._links_of(sure, wanted) == wanted:
+                return Structure(counts, groups, base)
         if live:
             groups += [path.group for path in live if path.group.direct]
             for group in self._tree.satisfied(live):
                 groups.append(group)
                 base |= group.bits
         return Structure(counts, groups, base)
+
+    def _unsure(self, counts: dict[PathEntry, int]) -> int:
+        """The slots that only an evaluation can settle in a document with so many nodes on its paths."""
+        unsure = self._verify_bits
+        for path, number in counts.items():
+            if number > 1:
+                unsure |= path.unique_bits
+        return unsure
 
     def satisfied_groups(self, present: set[PathEntry]) -> list[Group]:
         """All groups that a document with these paths lets through, the empty ones too."""
@@ -396,10 +412,8 @@ class Index:
         every wanted link has matched.
         """
         counts = structure.counts
-        unsure, negative = self._verify_bits, 0
+        unsure, negative = self._unsure(counts), 0
         for path, number in counts.items():
-            if number > 1:
-                unsure |= path.unique_bits
             negative |= path.negative_bits
             for column in path.count_columns:
                 values.set_count(column, number)

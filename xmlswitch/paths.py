@@ -107,61 +107,60 @@ class Journal:
 
 
 class GroupMask:
-    """The union of some groups' bits."""
+    """The union of some groups' bits: `known`, as far as the journal was `read`."""
 
-    __slots__ = ("_bits", "_read", "groups")
+    __slots__ = ("groups", "known", "read")
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self.groups = set(groups)
-        self._bits = 0
-        self._read = -1
+        self.known = 0
+        self.read = -1
 
     def include(self, group: Group) -> None:
         """One more group. What the journal still holds of it is applied again by `bits`, with the same outcome."""
         self.groups.add(group)
-        self._bits |= group.bits
+        self.known |= group.bits
 
     def bits(self, journal: Journal) -> int:
         end = journal.base + len(journal.entries)
-        if self._read != end:
-            if self._read < journal.base:
-                self._bits = 0
+        if self.read != end:
+            if self.read < journal.base:
+                self.known = 0
                 for group in self.groups:
-                    self._bits |= group.bits
+                    self.known |= group.bits
             else:
-                for group, slot, on in journal.entries[self._read - journal.base :]:
+                for group, slot, on in journal.entries[self.read - journal.base :]:
                     if group in self.groups:
-                        self._bits = self._bits | 1 << slot if on else self._bits & ~(1 << slot)
-            self._read = end
-        return self._bits
+                        self.known = self.known | 1 << slot if on else self.known & ~(1 << slot)
+            self.read = end
+        return self.known
 
 
 class Accept:
     """The paths that end at one place of a document, with all that a walk wants to know about them together."""
 
-    __slots__ = ("_layout", "_standing", "live", "mask", "paths", "valued", "watched")
+    __slots__ = ("_layout", "live", "mask", "paths", "standing", "valued", "watched")
 
     def __init__(self, paths: tuple[PathEntry, ...]) -> None:
         self.paths = paths
         self.mask = GroupMask(path.group for path in paths)
-        self._layout = self._standing = -1
+        self._layout = self.standing = -1
         self.valued: tuple[PathEntry, ...] = ()
         self.watched: tuple[PathEntry, ...] = ()
         self.live: tuple[PathEntry, ...] = ()
 
-    def valued_now(self, layout: int) -> tuple[PathEntry, ...]:
-        """The paths whose nodes' values somebody may ask for."""
+    def look(self, layout: int) -> None:
+        """Find out again, when the layout changed, which paths' values and counts somebody may ask for."""
         if self._layout != layout:
             self._layout = layout
             self.valued = tuple(p for p in self.paths if len(p.columns) > len(p.count_columns))
             self.watched = tuple(path for path in self.paths if path.watched)
-        return self.valued
 
-    def live_now(self, standing: int) -> tuple[PathEntry, ...]:
-        if self._standing != standing:
-            self._standing = standing
+    def look_for_lists(self, standing: int) -> None:
+        """Find out again, when groups changed, which paths have more than their masks."""
+        if self.standing != standing:
+            self.standing = standing
             self.live = tuple(path for path in self.paths if path.is_live)
-        return self.live
 
 
 class GroupTree:

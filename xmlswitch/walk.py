@@ -35,8 +35,13 @@ def walk(root: Any, automaton: Automaton, layout: int) -> Findings:
         state = following
         accept = state.element
         if accept is not None:
-            hits[accept] = hits.get(accept, 0) + 1
-            for path in accept.valued_now(layout):
+            number = hits.get(accept)
+            if number is None:
+                hits[accept] = 1
+                accept.look(layout)
+            else:
+                hits[accept] = number + 1
+            for path in accept.valued:
                 if path in nodes:
                     nodes[path].append(element)
                 else:
@@ -55,7 +60,8 @@ def _attributes(
         for accept in (state.attributes.get(name) if state.attributes else None, state.wildcard_attribute):
             if accept is not None:
                 hits[accept] = hits.get(accept, 0) + 1
-                for path in accept.valued_now(layout):
+                accept.look(layout)
+                for path in accept.valued:
                     nodes.setdefault(path, []).append(text)
 
 
@@ -66,5 +72,6 @@ def _texts(
     texts += [child.tail for child in element if child.tail]  # comments and instructions too: they part texts
     if texts:
         hits[accept] = hits.get(accept, 0) + len(texts)
-        for path in accept.valued_now(layout):
+        accept.look(layout)
+        for path in accept.valued:
             nodes.setdefault(path, []).extend(texts)
