@@ -6,10 +6,14 @@ cuts the same lines into any number of pieces, come to the same answers. docs/as
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import NamedTuple
 
 SECONDS_A_DAY = 86_400
+_UNPRINTABLE = re.compile(rb"[^ -~]+")
+# Sequence, day, time, facility and type: enough to believe the day even if the rest of the line is no message.
+_HEADER = re.compile(rb"[0-9A-Fa-f]{4}(0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d[A-Z0-9]{4}[A-Z]{2}(?:\s|$)")
 _EPOCH = date(1970, 1, 1)
 
 SEQUENCE_SPACE = 1 << 16
@@ -23,6 +27,14 @@ TICK = 16
 GUARD = 8_192
 # After this much silence a continuation by sequence number alone is ambiguous at CLOCK_RATE.
 LONGEST_SILENCE = _HALF // CLOCK_RATE
+
+
+def header_day(line: bytes) -> int | None:
+    """The day of the month in a line's header; None when the line has no such header, whatever else it is."""
+    found = _HEADER.match(line)
+    if found is None and not (line.isascii() and line.rstrip().decode("ascii").isprintable()):
+        found = _HEADER.match(_UNPRINTABLE.sub(b"", line))  # the parser leaves such bytes out, too
+    return int(found[1]) if found else None
 
 
 def date_near(day: int, reference: date) -> date:

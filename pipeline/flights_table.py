@@ -7,10 +7,8 @@ import sys
 import zlib
 from array import array
 from functools import lru_cache
-from pathlib import Path
+from importlib.resources import files
 from typing import NamedTuple
-
-_FILE = Path(__file__).with_name("data") / "flights.dat"
 
 
 class Airport(NamedTuple):
@@ -42,7 +40,7 @@ class Table(NamedTuple):
 
 @lru_cache(1)
 def load() -> Table:
-    content = zlib.decompress(_FILE.read_bytes())
+    content = zlib.decompress((files("pipeline") / "data" / "flights.dat").read_bytes())
     end = content.index(b"\n")
     header = json.loads(content[:end])
     rows = header["rows"]
