@@ -9,6 +9,15 @@ import pytest
 
 from pipeline.flights import Feed
 
+# The JVM lives for a minute: it is not worth compiling much.
+QUICK = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
 NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
 
 
@@ -18,7 +27,7 @@ def spark():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark's own, of its libraries and sockets: not ours to mend
-        session = open_session("local[2]", name="tests", options={"spark.driver.memory": "1g"})
+        session = open_session("local[2]", name="tests", options=QUICK)
         yield session
         session.stop()
 
