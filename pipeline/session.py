@@ -23,6 +23,8 @@ OLDEST_JAVA = 17
 DEFAULT_MASTER = "local[*]"
 # 200, Spark's default, cost 8.8 s a batch on two cores, and a streaming checkpoint freezes it.
 SHUFFLE_PARTITIONS = 4
+# As a cluster does by default: a worker that dies takes its task along, not the job.
+TASK_ATTEMPTS = 4
 
 
 class PipelineError(Exception):
@@ -137,8 +139,10 @@ def open_session(
 
 
 def _settings(master: str) -> dict[str, str]:
+    local = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     settings = {
-        "spark.master": master,
+        # In local mode Spark gives up at the first task that fails unless told how often to try.
+        "spark.master": f"local[{local[1] or 1},{TASK_ATTEMPTS}]" if local else master,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
