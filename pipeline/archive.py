@@ -177,18 +177,22 @@ class Archive:
         """
         (self.path / MANIFESTS).mkdir(parents=True, exist_ok=True)
         with _locked(self.path / MANIFESTS / "LOCK"):
-            self._roll_back()
             present = self.manifest()
+            self._settle(present)
             if present.has(job.key):
                 return present
             missing = replaced - {file.path for file in present.files}
             if missing:
                 raise ArchiveError(f"another job has changed the archive meanwhile: {min(missing)} is gone")
-            self._write(self.path / MANIFESTS / "intent", json.dumps([file.path for _, file in staged]))
+            touched = [file.path for _, file in staged] + sorted(replaced)
+            self._write(self.path / MANIFESTS / "intent", json.dumps(touched))
             for source, file in staged:
+                _sync(source)
                 target = self.path / file.path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 source.rename(target)
+            for directory in {(self.path / file.path).parent for _, file in staged}:
+                _sync(directory)
             manifest = replace(
                 present,
                 version=present.version + 1,
@@ -202,19 +206,20 @@ class Archive:
                 retained_from=present.retained_from | (retained_from or {}),
             )
             self._publish(manifest)
-            (self.path / MANIFESTS / "intent").unlink()
-            for path in replaced:
-                (self.path / path).unlink(missing_ok=True)
+            self._settle(manifest)
             for name in self._versions()[:-_MANIFESTS_KEPT]:
                 (self.path / MANIFESTS / name).unlink(missing_ok=True)
             return manifest
 
-    def _roll_back(self) -> None:
-        """A commit died between moving files and publishing: nobody has seen the files, so they go."""
+    def _settle(self, manifest: Manifest) -> None:
+        """End a commit, or one that died: of the files it meant to add or remove, those the manifest does not name go.
+
+        Had it died before publishing, these are the new ones, which nobody has seen; after that, the old ones.
+        """
         intent = self.path / MANIFESTS / "intent"
         if not intent.exists():
             return
-        named = {file.path for file in self.manifest().files}
+        named = {file.path for file in manifest.files}
         for path in json.loads(intent.read_text()):
             if path not in named:
                 (self.path / path).unlink(missing_ok=True)
@@ -233,11 +238,16 @@ class Archive:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        descriptor = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    """A file's bytes, or a directory's names, are on the disk when this returns."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -191,7 +191,7 @@ def ingest(
     archive = Archive(out)
     key = digest(files, "asdi", stream, first_an, [str(reference) for reference in references])
     if archive.manifest().has(key):
-        return _unchanged(archive, key)
+        return unchanged_by(archive, key)
     chunks = cut(files, chunk_bytes)
     if not chunks:
         raise PipelineError("the input is empty")
@@ -224,7 +224,7 @@ def ingest(
     )
 
 
-def _unchanged(archive: Archive, key: str) -> Ingested:
+def unchanged_by(archive: Archive, key: str) -> Ingested:
     job = next(job for job in archive.manifest().jobs if job.key == key)
     return Ingested(0, {}, 0, {}, job.first_an, job.last_an, 0, 0, True)
 
@@ -278,10 +278,11 @@ def without_repeats(
 
 def _drop_repeats(root: Path, name: str, others: list[str]) -> dict[str, Any]:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(root / name).read()
-    low, high = pa.compute.min_max(table.column("an")).as_py().values()
+    low, high = pc.min_max(table.column("an")).as_py().values()
     present = {
         an: crc
         for batch in read_rows(others, ["an", "crc"])

@@ -14,7 +14,7 @@ import zstandard
 
 from pipeline.archive import Archive, DataFile, Job
 from pipeline.faaxml import split
-from pipeline.ingest import Ingested, _unchanged, without_repeats
+from pipeline.ingest import Ingested, unchanged_by, without_repeats
 from pipeline.inputs import digest, expand, reference_date
 from pipeline.parts import PartWriter, partition_of
 from pipeline.schema import checksum
@@ -54,7 +54,7 @@ def ingest_xml(
     archive = Archive(out)
     key = digest(files, "xml", stream, first_an, [str(reference) for reference in references])
     if archive.manifest().has(key):
-        return _unchanged(archive, key)
+        return unchanged_by(archive, key)
     on_progress(f"pass 1 of 2: counting {len(files)} files")
     counts = [report["messages"] for report in each(spark, [str(path) for path in files], _count_task)]
     first = first_an if first_an is not None else 0

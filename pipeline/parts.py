@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import schema
@@ -87,7 +88,7 @@ class PartWriter:
             values = table.column(column)
             if column == "time":
                 values = values.cast(pa.int64())
-            low, high = pa.compute.min_max(values).as_py().values()
+            low, high = pc.min_max(values).as_py().values()
             bounds[:] = [min([low, *bounds]), max([high, *bounds])]
 
     def _close(self, partition: Partition) -> None:

@@ -18,6 +18,8 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
 }
+# The same for commands that tests run.
+SHORT_LIVED = [word for key, value in QUICK.items() for word in ("--conf", f"{key}={value}")]
 NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
 
 

