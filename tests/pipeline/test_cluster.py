@@ -29,7 +29,7 @@ def cluster(tmp_path):
     """(master's address); every process it starts is its own, and is ended by its id."""
     import pyspark
 
-    java = prepare_environment()
+    prepare_environment()
     home = Path(pyspark.__file__).parent
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
@@ -38,11 +38,7 @@ def cluster(tmp_path):
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    launch = [str(java.home / "bin" / "java"), "-cp", f"{home}/jars/*", "-Xmx512m", "-XX:+IgnoreUnrecognizedVMOptions"]
-    opens = ["java.lang", "java.lang.invoke", "java.io", "java.net", "java.nio", "java.util", "java.util.concurrent"]
-    opens += ["java.util.concurrent.atomic"]
-    launch += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opens]
-    launch += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.cs=ALL-UNNAMED"]
+    launch = str(home / "bin" / "spark-class")
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1"]
     worker += ["--memory", "700m", address]
@@ -52,7 +48,7 @@ def cluster(tmp_path):
     def begin(words: list[str], work: Path) -> None:
         work.mkdir()
         more = ["--work-dir", str(work)] if "Worker" in words[0] else []
-        command = [*launch, words[0], *more, *words[1:]]
+        command = [launch, words[0], *more, *words[1:]]
         processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=work))
 
     begin(master, tmp_path / "master")
@@ -72,13 +68,25 @@ def cluster(tmp_path):
     log.close()
 
 
-def run(master: str, *words: str) -> str:
-    command = [sys.executable, "-m", "pipeline", *words, "--master", master]
-    for setting in ["spark.driver.memory=700m", "spark.executor.memory=500m", "spark.driver.host=127.0.0.1"]:
-        command += ["--conf", setting]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+# One driver for all three jobs: what it finds goes to stdout.
+DRIVER = """
+import json, sys
+from pipeline.archive import Archive
+from pipeline.archive_jobs import read
+from pipeline.ingest import ingest
+from pipeline.replay import iterate_with_spark
+from pipeline.selectivity import selectivity
+from pipeline.session import open_session
+
+master, raw, out, queries = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+memory = {"spark.driver.memory": "700m", "spark.executor.memory": "500m", "spark.driver.host": "127.0.0.1"}
+spark = open_session(master, options=memory)
+done = ingest(spark, [raw], out, chunk_bytes=200_000)
+rates = sorted(map(list, selectivity(read(spark, Archive(out)), queries).collect()))
+played = [[p.an, p.time, p.payload.decode()] for p in iterate_with_spark(spark, out)]
+workers = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+print(json.dumps([workers, done.packets, done.types, done.quarantined, rates, played]))
+"""
 
 
 @pytest.mark.spark
@@ -88,14 +96,19 @@ def run(master: str, *words: str) -> str:
 def test_a_cluster_gives_what_local_mode_gives(cluster, tmp_path):
     raw = tmp_path / "asdi-2026-11-16.txt"
     raw.write_text("".join(f"{line.text}\n" for line in Feed(copies=4).lines(NOON, NOON + 1800)))
-    queries = ["--query", "/flight/flightleg/altitude > 300", "--query", "starts-with(string(/flight/id),'UAL')"]
+    queries = json.dumps(["/flight/flightleg/altitude > 300", "starts-with(string(/flight/id),'UAL')"])
     results = {}
-    for name, master in (("cluster", cluster), ("local", "local[2]")):
-        out = tmp_path / name
-        done = json.loads(run(master, "ingest", str(raw), "--out", str(out), "--json"))
-        assert done["quarantined"] == {}
-        rates = json.loads(run(master, "analyze", "selectivity", str(out), *queries, "--json"))
-        played = run(master, "replay", str(out), "--speed", "0")
-        results[name] = (done["packets"], done["types"], rates, played, list(iterate(out)))
-    assert results["cluster"] == results["local"]
-    assert results["local"][3].count("\n") == results["local"][0] > 5000
+    for master in (cluster, "local[2]"):
+        out = tmp_path / master[:5]
+        command = [sys.executable, "-c", DRIVER, master, str(raw), str(out), queries]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        workers, *results[master[:5]] = json.loads(done.stdout.splitlines()[-1])
+        assert workers == (2 if master == cluster else 0)
+        results[master[:5]].append([[p.an, p.time, p.payload.decode()] for p in iterate(out)])
+    assert results["spark"] == results["local"]
+    packets, _, quarantined, rates, played, again = results["local"]
+    assert quarantined == {}
+    assert len(rates) == 3
+    assert played == again
+    assert len(played) == packets > 5000
