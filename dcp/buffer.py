@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush
 
 from dcp.control import Range
 
@@ -17,6 +18,8 @@ class ReorderBuffer:
         self._max_bytes = max_bytes
         self._claims: dict[tuple[int, int], tuple[int, Packets]] = {}
         self._order: list[tuple[int, int]] = []
+        # Where claims begin, the nearest first: whether one applies is asked after every packet. Some may be gone.
+        self._starts: list[tuple[int, int, int]] = []
         self.packets = 0
         self.bytes = 0
         self.dropped = 0
@@ -34,24 +37,26 @@ class ReorderBuffer:
         else:
             insort(self._order, key)
         self._claims[key] = (prev, packets)
+        heappush(self._starts, (prev, an, epoch))
         self._count(packets, 1)
         while len(self._order) > self._max_packets or self.packets > self._max_packets or self.bytes > self._max_bytes:
             self._remove(len(self._order) - 1)
             self.dropped += 1
+        if len(self._starts) > 2 * len(self._order) + 64:
+            self._starts = [(prev, an, epoch) for (an, epoch), (prev, _) in self._claims.items()]
+            heapify(self._starts)
 
     def take(self, position: int, epochs: tuple[int, ...]) -> tuple[int, int, Packets] | None:
-        """The first claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""
-        index = 0
-        while index < len(self._order):
-            an, epoch = self._order[index]
-            if an <= position or epoch not in epochs:
-                self._remove(index)
-                continue
-            prev, packets = self._claims[an, epoch]
-            if prev <= position:
-                self._remove(index)
-                return epoch, an, packets
-            index += 1
+        """A claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""
+        starts = self._starts
+        while starts and starts[0][0] <= position:
+            prev, an, epoch = heappop(starts)
+            known = self._claims.get((an, epoch))
+            if known is None or known[0] != prev:
+                continue  # dropped, or replaced by a wider one
+            self._remove(bisect_left(self._order, (an, epoch)))
+            if an > position and epoch in epochs:
+                return epoch, an, known[1]
         return None
 
     def keep_epoch(self, epoch: int) -> None:
@@ -63,6 +68,7 @@ class ReorderBuffer:
     def clear(self) -> None:
         self._claims.clear()
         self._order.clear()
+        self._starts.clear()
         self.packets = 0
         self.bytes = 0
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
-from dcp.control import MAX_PACKET_BYTES
+from dcp.control import MAX_PAYLOAD_BYTES
 from dcp.errors import PayloadRefused
 
 PLAIN: Final = 0x00
@@ -54,7 +54,7 @@ class Compressor:
             return [PLAIN_MARK + payload for payload in payloads]
         return [self.pack(payload) for payload in payloads]
 
-    def unpack_untrusted(self, envelope: bytes, *, limit: int = MAX_PACKET_BYTES) -> bytes:
+    def unpack_untrusted(self, envelope: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         """The payload. A bomb is refused before it is unpacked; raises PayloadRefused only."""
         if not envelope:
             raise PayloadRefused("an empty envelope")

@@ -81,8 +81,10 @@ class Config:
     max_partial_packets: int = 16
     """Large packets being put together from fragments at once."""
     max_query_bytes: int = 60_000
-    max_openings_per_second: int = 200
-    """Openings looked at a second; further ones wait for the child's retry."""
+    max_openings_per_second: int = 400
+    """Openings and inquiries looked at a second, from addresses that are proved; further ones wait for a retry."""
+    max_openings_per_host: int = 100
+    """The same for one host, so that one that opens and opens leaves room for others."""
 
     # --- pace
     initial_window: int = 256 << 10

@@ -14,6 +14,7 @@ from operator import sub
 from typing import Final, NamedTuple
 
 from dcp.errors import MalformedDatagram
+from dcp.serial import MAX_POSITION
 
 
 class OpenType(IntEnum):
@@ -67,13 +68,21 @@ MAX_STREAM_BYTES: Final = 128
 MAX_QUERY_BYTES: Final = 60_000
 MAX_HELLO_BYTES: Final = 4_096
 MAX_RANGES: Final = 64
-MAX_PACKET_BYTES: Final = 1 << 20
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+MAX_PACKET_BYTES: Final = MAX_PAYLOAD_BYTES + 1  # with the byte of its envelope
 MAX_FRAGMENT_RANGES: Final = 64
 COOKIE_BYTES: Final = 16
 NONCE_BYTES: Final = 16
 NO_COOKIE: Final = bytes(COOKIE_BYTES)
 
 Range = tuple[int, int]
+
+
+def _check_positions(*positions: int) -> None:
+    """A position beyond the last one would overflow somewhere later, far from whoever sent it."""
+    if max(positions) > MAX_POSITION:
+        raise MalformedDatagram("position", f"{max(positions)}")
+
 
 # --- times, in every acknowledgment, NACK and keep-alive -------------------------------------------------------------
 # Sender's clock in units of 0.1 ms (wraps), the other side's clock as last heard (0: nothing yet), how long that was
@@ -95,6 +104,10 @@ _ACK = struct.Struct("!IIHIQI")
 _NACK = struct.Struct("!QBB")
 _RANGE = struct.Struct("!QI")  # from u64, length u32: (from, from + length] is missing
 _PIECE = struct.Struct("!II")  # from u32, until u32: bytes of the packet after the position
+
+
+NO_POSITION: Final = (1 << 64) - 1
+"""Acknowledged by a child that does not know yet where the stream begins: a sign of life, and nothing else."""
 
 
 class Acknowledgment(NamedTuple):
@@ -125,6 +138,8 @@ def decode_acknowledgment_untrusted(body: bytes) -> Acknowledgment:
     if len(body) < _ACK.size:
         raise MalformedDatagram("short", "acknowledgment")
     clock, echo, hold, epoch, position, room = _ACK.unpack_from(body)
+    if position != NO_POSITION:
+        _check_positions(position)
     return Acknowledgment(Times(clock, echo, hold), epoch, position, room)
 
 
@@ -143,6 +158,7 @@ def decode_nack_untrusted(body: bytes) -> Nack:
     if len(body) < at + _NACK.size:
         raise MalformedDatagram("short", "NACK")
     highest, ranges, pieces = _NACK.unpack_from(body, at)
+    _check_positions(highest)
     at += _NACK.size
     if ranges > MAX_RANGES or pieces > MAX_FRAGMENT_RANGES:
         raise MalformedDatagram("limit", "NACK with too many ranges")
@@ -165,9 +181,6 @@ _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
 _FED = 0x01
 _CLAIM = 0x02
 _START = 0x04
-
-NO_POSITION: Final = (1 << 64) - 1
-"""Acknowledged by a child that does not know yet where the stream begins: a sign of life, and nothing else."""
 
 
 class KeepAlive(NamedTuple):
@@ -194,6 +207,7 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     if len(body) < _KEEP_ALIVE.size:
         raise MalformedDatagram("short", "keep-alive")
     clock, echo, hold, epoch, status, previous, highest = _KEEP_ALIVE.unpack_from(body)
+    _check_positions(highest)
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
     fed, claim, start = bool(status & _FED), bool(status & _CLAIM), bool(status & _START)
@@ -317,6 +331,7 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
     rest = body[layout.size :]
     if kind == ControlType.HOLE:
         hole = Hole(*fields)
+        _check_positions(hole.end)
         if hole.start >= hole.end:
             raise MalformedDatagram("range", "hole")
         return hole
@@ -329,7 +344,9 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
         if len(rest) > MAX_QUERY_BYTES:
             raise MalformedDatagram("limit", "query")
         return Prepare(fields[0], rest)
-    return Prepared(*fields)
+    prepared = Prepared(*fields)
+    _check_positions(prepared.since)
+    return prepared
 
 
 _CONTROL_TYPES = frozenset(int(kind) for kind in ControlType)
@@ -448,7 +465,9 @@ def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
     if kind == OpenType.CHALLENGE:
         return Challenge._make(fields)
     if kind == OpenType.ACCEPT:
-        return Accept._make((*fields, rest))
+        accept = Accept._make((*fields, rest))
+        _check_positions(accept.start, accept.head)
+        return accept
     if kind == OpenType.REFUSE:
         return Refuse._make((*fields, rest))
     if kind == OpenType.RESET:
@@ -470,7 +489,9 @@ def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
     if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
         raise MalformedDatagram("start", f"{head[5]!r}")
     stream, rest = rest[:stream_bytes], rest[stream_bytes:]
-    return Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    request = Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    _check_positions(request.position)
+    return request
 
 
 _OPENING: dict[int, struct.Struct] = {

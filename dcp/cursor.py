@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dcp.control import ENTRY
 from dcp.log import Interest, Log
+from dcp.queries import EVERYTHING
 from dcp.serial import QUARTER
 
 # Between two packets of a bundle: 32 bits.
@@ -33,6 +34,13 @@ class EmptyClaim(NamedTuple):
     until: int
 
 
+class BytesClaim(NamedTuple):
+    """Of a byte stream: the bytes in (start, start + len(data)] are these."""
+
+    start: int
+    data: bytes
+
+
 class HoleClaim(NamedTuple):
     """(start, end] can't be supplied."""
 
@@ -40,7 +48,7 @@ class HoleClaim(NamedTuple):
     end: int
 
 
-Claim = DataClaim | EmptyClaim | HoleClaim
+Claim = DataClaim | BytesClaim | EmptyClaim | HoleClaim
 
 
 class Cursor:
@@ -70,6 +78,10 @@ class Cursor:
             return None
         covered, edge = log.stretch(position, interest.query)
         if not covered:
+            if self.prev < position:
+                # Nothing matched in (prev, position], and nobody was told: else the child could not place the hole.
+                prev, self.prev = self.prev, position
+                return EmptyClaim(prev, position)
             self.move(log, edge)
             return HoleClaim(position, edge)
         end = min(edge, stop)
@@ -88,6 +100,36 @@ class Cursor:
         if edge == end and end < limit:
             self.prev = end  # the edge of what is covered: beyond it no claim may reach back over it
         return EmptyClaim(prev, end)
+
+    def next_bytes(self, log: Log, *, limit: int, room: int) -> BytesClaim | HoleClaim | None:
+        """The same for a byte stream: up to `room` bytes, wherever the chunks in the log begin and end.
+
+        Nothing is ever pruned from a byte stream, so there is no empty claim: a stretch has bytes or is a hole.
+        """
+        position = self.position
+        stop = min(limit, log.head)
+        if position >= stop:
+            return None
+        covered, edge = log.stretch(position, EVERYTHING)
+        if not covered:
+            self.move(log, edge)
+            return HoleClaim(position, edge)
+        end = min(edge, stop, position + room)
+        base, ans, payloads, _ = log.columns()
+        index = max(self._ordinal, log.first_ordinal) - base
+        parts: list[bytes] = []
+        at = position
+        while at < end:
+            an = ans[index]
+            if an > at:
+                start = an - len(payloads[index])
+                parts.append(payloads[index][at - start : end - start])
+                at = min(an, end)
+            if an <= at:
+                index += 1
+        self._ordinal = base + index
+        self.position = self.prev = at
+        return BytesClaim(position, b"".join(parts))
 
     def _next_of_all(self, log: Log, end: int, room: int, max_packets: int) -> list[tuple[int, bytes]]:
         """For who wants everything, without looking at each packet."""

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dcp import control, wire
 from dcp.config import Config
 from dcp.control import Range
-from dcp.cursor import Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
+from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
 from dcp.link import Address, Link
 from dcp.log import Interest, Log
+from dcp.repairs import RecentRepairs, merged
 from dcp.rtt import Pace
 from dcp.serial import HALF, QUARTER
 from dcp.window import Pacer, SendWindow
@@ -64,12 +65,14 @@ class Downlink(Link):
         self.window = SendWindow(config, request.room)
         self.pace = Pace()
         self.fed = True
-        self.caught_up = False
         self.behind_since: float | None = None
+        """Since when the child has been in the older half of the log with no gain."""
+        self.behind_least = 0
+        """Its smallest lag since then."""
         self.outbox: deque[bytes] = deque()
         self._fragments: deque[bytes] = deque()
         self._repairs: deque[tuple[Cursor, int]] = deque()
-        self._repaired_at: dict[int, float] = {}
+        self._recent = RecentRepairs(MAX_REPAIRS)
         self._marks: deque[tuple[int, float]] = deque()
         self._asked: tuple[int, float] | None = None
         self._packets_since_ask = 0
@@ -83,6 +86,11 @@ class Downlink(Link):
         self.stats_bytes = 0
         self.stats_retransmitted = 0
         self.stats_nacks = 0
+
+    @property
+    def is_there(self) -> bool:
+        """The child has confirmed where it starts; or it waits, on an open link, for a stream that has not begun."""
+        return self.floor is not None or (not self._log.started and self.heard_at > self.opened_at)
 
     def proposed_start(self) -> int | None:
         """Where the child may begin; None while the stream has not begun here."""
@@ -105,8 +113,9 @@ class Downlink(Link):
         if position > self.acked:
             self.acked = position
             self.window.acknowledged(position)
-        if self._asked is not None and self._asked[0] & 0xFFFFFFFF == asked_an:
-            self.rtt.sample(now - self._asked[1])  # sure: a request goes out only on a packet's first sending
+        if asked_an and self._asked is not None and self._asked[0] & 0xFFFFFFFF == asked_an:
+            # Sure (Karn): a request goes out only on a packet's first sending, and other answers say 0.
+            self.rtt.sample(now - self._asked[1])
             self._asked = None
         if self.cursor.position < position:
             self.cursor.move(self._log, position)
@@ -118,7 +127,7 @@ class Downlink(Link):
         self.cursor.move(self._log, position)
         self.window.reset()
         self._repairs.clear()
-        self._repaired_at.clear()
+        self._recent.clear()
         self._fragments.clear()
         self._marks.clear()
         self._asked = None
@@ -133,45 +142,41 @@ class Downlink(Link):
         stale_before = self._sent_before(now - self.rtt.smoothed)
         ranges = list(missing)
         beyond = max(highest, position)
+        if missing:
+            # A full list may have left something out: then nothing is known beyond its last stretch.
+            self.window.heard_of(beyond if len(missing) < control.MAX_RANGES else missing[-1][1], missing)
         if stale_before > beyond:
             ranges.append((beyond, stale_before))  # sent more than a round trip ago, and never heard of
         if not ranges and head <= position:
             self._keep_alive_at = now  # nothing to send again: say so
             return
-        lost = False
-        for index, (start, end) in enumerate(ranges):
-            start = max(start, position)
-            end = min(end, head)
-            if start >= end or len(self._repairs) >= MAX_REPAIRS:
-                continue
-            last = self._repaired_at.get(start)
-            if last is not None and now - last < self.rtt.smoothed:
-                continue
-            self._repaired_at[start] = now
-            lost = True
-            if index == 0 and pieces and self._repair_pieces(start, pieces):
+        wanted = [(max(start, position), min(end, head)) for start, end in ranges]
+        wanted = [(start, end) for start, end in wanted if start < end]
+        again = self._recent.without_recent(wanted, now - self.rtt.smoothed)
+        for start, end in again:
+            if len(self._repairs) >= MAX_REPAIRS:
+                break
+            self._recent.add((start, end), now)
+            if pieces and missing[0] == (start, end) and self._repair_pieces(start, end, pieces):
                 continue
             self._repairs.append((Cursor(self._log, start), end))
-        if lost:
+        if again:
             self.window.lost(now, self.rtt.smoothed)
-            self._prune_repair_times(now)
 
-    def _repair_pieces(self, start: int, pieces: Sequence[Range]) -> bool:
-        """Send again only these bytes of the large packet that follows `start`."""
+    def _repair_pieces(self, start: int, an: int, pieces: Sequence[Range]) -> bool:
+        """Send again only these bytes of the large packet `an`, if that is what follows `start` here too."""
         if self.interest is None:
             return False
         cursor = Cursor(self._log, start)
         claim = cursor.next_claim(self._log, self.interest, limit=self._limit(), room=1, max_packets=1)
-        if not isinstance(claim, DataClaim) or len(claim.packets[0][1]) <= self._payload_room():
+        if not isinstance(claim, DataClaim) or claim.packets[0][0] != an:
             return False
-        an, payload = claim.packets[0]
-        for first, until in pieces:
+        payload = claim.packets[0][1]
+        if len(payload) <= self._payload_room():
+            return False
+        for first, until in merged(pieces):
             self._queue_fragments(claim.prev, an, payload, first, min(until, len(payload)))
         return True
-
-    def _prune_repair_times(self, now: float) -> None:
-        if len(self._repaired_at) > 2 * MAX_REPAIRS:
-            self._repaired_at = {k: t for k, t in self._repaired_at.items() if now - t < self.rtt.smoothed}
 
     def _sent_before(self, when: float) -> int:
         """The highest AN of the live cursor that went out before `when`."""
@@ -202,27 +207,29 @@ class Downlink(Link):
             return None  # far behind the child: a keep-alive with 64-bit positions, and no 32-bit claim (rule S3)
         while self._repairs:
             cursor, end = self._repairs[0]
-            claim = cursor.next_claim(
-                log, self.interest, limit=min(end, self._limit()), room=self._payload_room(), max_packets=256
-            )
+            claim = self._next_claim(cursor, self.interest, limit=min(end, self._limit()), max_packets=256)
             if claim is None:
                 self._repairs.popleft()
                 continue
             if isinstance(claim, DataClaim):
                 self.stats_retransmitted += len(claim.packets)
+            elif isinstance(claim, BytesClaim):
+                self.stats_retransmitted += 1
             return self._encode_claim(claim, now, live=False)
         if not self.window.is_open or not self.cursor.has_more(log, self._limit()):
             return None
         if self.is_catching_up and not self._pacer.allows(now, self._catch_up_rate()):
             return None
         room_packets = self.window.room - self.window.packets
-        claim = self.cursor.next_claim(
-            log, self.interest, limit=self._limit(), room=self._payload_room(), max_packets=max(1, room_packets)
-        )
+        claim = self._next_claim(self.cursor, self.interest, limit=self._limit(), max_packets=max(1, room_packets))
         if claim is None:
-            self.caught_up = True
             return None
         return self._encode_claim(claim, now, live=True)
+
+    def _next_claim(self, cursor: Cursor, interest: Interest, *, limit: int, max_packets: int) -> Claim | None:
+        if self.stream_mode:
+            return cursor.next_bytes(self._log, limit=limit, room=self._payload_room())
+        return cursor.next_claim(self._log, interest, limit=limit, room=self._payload_room(), max_packets=max_packets)
 
     def _encode_claim(self, claim: Claim, now: float, *, live: bool) -> bytes:
         if isinstance(claim, HoleClaim):
@@ -231,16 +238,18 @@ class Downlink(Link):
         if isinstance(claim, EmptyClaim):
             self._sent(now)
             return self._keep_alive(claim.prev, claim.until, now)
-        prev, packets = claim
-        an = packets[-1][0]
+        if isinstance(claim, BytesClaim):
+            an, size, count = claim.start + len(claim.data), len(claim.data), 1
+        else:
+            an, count = claim.packets[-1][0], len(claim.packets)
+            size = sum([len(payload) for _, payload in claim.packets])
         flags = 0
-        size = sum([len(payload) for _, payload in packets])
         if live:
-            self.pace.tick(now, len(packets))
-            self._packets_since_ask += len(packets)
+            self.pace.tick(now, count)
+            self._packets_since_ask += count
             self._bytes_since_ask += size
-            self.window.sent(an, size, len(packets))
-            self.stats_packets += len(packets)
+            self.window.sent(an, size, count)
+            self.stats_packets += count
             self.stats_bytes += size
             if not self._marks or self._marks[-1][1] < now:
                 if len(self._marks) >= MAX_MARKS:
@@ -248,14 +257,14 @@ class Downlink(Link):
                 self._marks.append((an, now))
             if self._must_ask():
                 flags |= wire.ACK_REQUEST
-                self._ask(an, now)
+                self._ask(claim.start + 1 if isinstance(claim, BytesClaim) else an, now)
             if self.is_catching_up:
                 self._pacer.spent(size)
         self._sent(now)
-        if self.stream_mode:
+        if isinstance(claim, BytesClaim):
             # As in the paper: AN is the number of the first byte, previous AN that of the last byte before it.
-            start = an - size
-            return self.encode(flags | wire.STREAM, start + 1, start, b"".join(payload for _, payload in packets))
+            return self.encode(flags | wire.STREAM, claim.start + 1, claim.start, claim.data)
+        prev, packets = claim
         if len(packets) == 1:
             payload = packets[0][1]
             if len(payload) > self._payload_room():
@@ -307,7 +316,7 @@ class Downlink(Link):
 
     @property
     def is_catching_up(self) -> bool:
-        return not self.caught_up and self.lag > self._config.catch_up_lag
+        return self.lag > self._config.catch_up_lag
 
     def _catch_up_rate(self) -> float:
         """A quarter above what the window would bring anyway, spread evenly over the round trip."""

@@ -54,31 +54,34 @@ class Publisher:
         self._endpoint = endpoint
         self._compressor = compressor
         self._follow_fastest = follow_fastest
+        # Who follows the fastest must look more often than a log is filled.
+        self._batch = min(BATCH, max(1, machine.log.max_packets // 4)) if follow_fastest else BATCH
         self._since_checkpoint = 0
 
     async def send(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
         """Give the stream its next packet; returns its AN.
 
         Never waits for a child. With `follow_fastest` it waits while even the fastest child is half a log behind, which
-        makes a bulk transfer lossless and still lets no slow child delay the others.
+        makes a bulk transfer lossless and still lets no slow child delay the others. When it is cancelled, nothing was
+        sent.
         """
-        number = self.machine.publish(self._pack(payload), an=an, contiguous=contiguous)
-        self._endpoint.driver.turn_soon()
         self._since_checkpoint += 1
-        if self._since_checkpoint >= BATCH:
+        if self._since_checkpoint >= self._batch:
             await self._yield()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+        number = self.machine.publish(self._pack(payload), an=an, contiguous=contiguous)
+        self._endpoint.driver.turn_soon()
         return number
 
     async def send_many(self, payloads: Iterable[bytes]) -> int:
         """Several packets at once, numbered one after the other; returns the last AN."""
+        await self._yield()
         if self.machine.stream_mode:
             number = self.machine.publish_many(list(payloads))
         else:
             number = self.machine.publish_many(self._compressor.pack_many(payloads))
         self._endpoint.driver.turn()
-        await self._yield()
         return number
 
     def _pack(self, payload: bytes) -> bytes:
@@ -92,14 +95,21 @@ class Publisher:
                 await self._endpoint.wait_turn()
 
     def _lead(self) -> int:
-        """Packets in the log that even the fastest confirmed child has not acknowledged."""
+        """Packets in the log that even the fastest child has not acknowledged.
+
+        One that was here before the stream began counts from the start, confirmed or not: it has been promised all.
+        """
         log = self.machine.log
-        acked = [link.acked for link in self.machine.children.values() if link.floor is not None]
+        acked = [
+            log.low if link.floor is None else link.acked
+            for link in self.machine.children.values()
+            if link.floor is not None or link.came_early
+        ]
         return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
 
     async def wait_children(self, count: int = 1) -> None:
-        """Until so many children are confirmed."""
-        while sum(link.floor is not None for link in self.machine.children.values()) < count:
+        """Until so many children are there: the next packet goes to all of them."""
+        while sum(link.is_there for link in self.machine.children.values()) < count:
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:
@@ -186,12 +196,14 @@ class Subscription:
             self._lot.unpark_all()
 
     def add_sender(self, address: Address, hello: bytes = b"") -> None:
-        """One more sender, redialled for as long as it is wanted."""
-        self.redial.want(address)
+        """One more sender, by its IP address and port, redialled for as long as it is wanted."""
+        address = self._endpoint.driver.udp.canonical(address)
+        self.redial.want(address, hello)
         self._endpoint.hub.add_sender(self.machine.stream, address, hello, now=trio.current_time())
         self._endpoint.driver.turn_soon()
 
     def remove_sender(self, address: Address) -> None:
+        address = self._endpoint.driver.udp.canonical(address)
         self.redial.forget(address)
         for link in list(self.machine.links.values()):
             if link.address == address:
@@ -207,11 +219,16 @@ class Subscription:
         return self.machine.statistics(trio.current_time())
 
     def close(self) -> None:
-        """Leave every sender; the iteration ends after what is still in the queue."""
-        self._closed = True
+        """Leave every sender, for good; the iteration ends after what is still in the queue."""
         for link_id in list(self.machine.links):
             self.machine.remove_sender(link_id)
+        self.ended()
         self._endpoint.driver.turn()
+
+    def ended(self) -> None:
+        """There is no way any more for something to come: whoever waits is woken."""
+        self._closed = True
+        self.redial.forget_all()
         self._lot.unpark_all()
 
 
@@ -226,6 +243,7 @@ class Endpoint:
         self._subscriptions: dict[str, Subscription] = {}
         self._turns = trio.lowlevel.ParkingLot()
         self._redial_at = trio.CancelScope()
+        self._closed = False
 
     @property
     def address(self) -> Address:
@@ -294,7 +312,10 @@ class Endpoint:
 
     async def wait_turn(self) -> None:
         """Until the machine has dealt with some input."""
-        await self._turns.park()
+        if not self._closed:
+            await self._turns.park()
+        if self._closed:
+            raise trio.ClosedResourceError("this endpoint was closed")
 
     def statistics(self) -> HubStatistics:
         return self.hub.statistics()
@@ -337,17 +358,19 @@ class Endpoint:
                 await trio.sleep_forever()
             now = trio.current_time()
             for subscription in self._subscriptions.values():
-                for address in subscription.redial.due(now):
-                    self.hub.add_sender(subscription.machine.stream, address, now=now)
+                for address, hello in subscription.redial.due(now):
+                    self.hub.add_sender(subscription.machine.stream, address, hello, now=now)
             self.driver.turn()
 
     def goodbye(self) -> None:
         """A word to everybody on the other ends; best effort."""
         for stream in {*self.hub.senders, *self.hub.receivers}:
             self.hub.remove_stream(stream, Reason.SHUTTING_DOWN if stream in self._publishers else Reason.NORMAL)
+        self._closed = True
         for subscription in self._subscriptions.values():
-            subscription.wake()
+            subscription.ended()
         self.driver.turn()
+        self._turns.unpark_all()
 
 
 @asynccontextmanager

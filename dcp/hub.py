@@ -34,7 +34,8 @@ MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096
 MAX_INQUIRIES = 1_024
 MAX_INQUIRY_BYTES = 1_200
-# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum.
+# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum. As few are looked at:
+# each is compared with every link, and one that is passed over comes again with the next packet.
 MAX_RESETS_PER_SECOND = 100
 INQUIRY_INTERVAL = 0.15
 # No timer fires sooner after the last one: a deadline that lies in the past must not spin the shell.
@@ -65,8 +66,9 @@ class Hub:
         self._events: deque[events.Event] = deque()
         self._outbox: deque[tuple[bytes, Address]] = deque()
         self._dropped: Counter[str] = Counter()
-        self._openings = _PerSecond(self.config.max_openings_per_second)
+        self._openings = _PerSecond(self.config.max_openings_per_second, self.config.max_openings_per_host)
         self._resets = _PerSecond(MAX_RESETS_PER_SECOND)
+        self._resets_heard = _PerSecond(MAX_RESETS_PER_SECOND)
         self._inquiries: dict[bytes, _Inquiry] = {}
         self._asked: dict[int, tuple[bytes, Address]] = {}  # ticket -> (nonce, address): inquiries we may answer
         self._next_number = 1
@@ -196,15 +198,19 @@ class Hub:
     # --- children ----------------------------------------------------------------------------------------------------
 
     def accept(self, stream: str, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
-        """Answer an `OpeningReceived`: take the child."""
-        sender = self.senders[stream]
+        """Answer an `OpeningReceived`: take the child. None when it is too late, for the ticket or the stream."""
+        sender = self.senders.get(stream)
+        if sender is None:
+            return None
         link_id = sender.accept(ticket, reply, now=now)
         if link_id is not None:
             self._downlinks[link_id] = (sender, sender.children[link_id])
         return link_id
 
     def refuse(self, stream: str, ticket: int, reason: int, body: bytes = b"") -> None:
-        self.senders[stream].refuse(ticket, reason, body)
+        sender = self.senders.get(stream)
+        if sender is not None:
+            sender.refuse(ticket, reason, body)
 
     # --- inquiries ----------------------------------------------------------------------------------------------------
 
@@ -307,7 +313,7 @@ class Hub:
         if not self._cookies.is_ours(request.cookie, address, now):
             self._send_open(control.Challenge(request.nonce, self._cookies.bake(address, now)), address)
             return
-        if not self._openings.allows(now):
+        if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
             return
         try:
@@ -326,7 +332,7 @@ class Hub:
             return
         if len(inquire.body) > MAX_INQUIRY_BYTES:
             raise MalformedDatagram("limit", "inquiry")
-        if not self._openings.allows(now):
+        if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
             return
         while len(self._asked) >= MAX_INQUIRIES:
@@ -346,6 +352,9 @@ class Hub:
 
     def _on_reset(self, reset: control.Reset, address: Address, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
+        if not self._resets_heard.allows(now):
+            self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
+            return
         for receiver, uplink in list(self._uplinks.values()):
             if uplink.remote_id == reset.link and uplink.address == address:
                 receiver.receive_reset(uplink, now)
@@ -433,22 +442,28 @@ class Hub:
 
 
 class _PerSecond:
-    """A bound on how often something happens."""
+    """A bound on how often something happens, in all and for one host: a crowd must not shut out everybody else."""
 
-    __slots__ = ("_count", "_limit", "_second")
+    __slots__ = ("_count", "_counts", "_limit", "_limit_per_host", "_second")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_per_host: int | None = None) -> None:
         self._limit = limit
+        self._limit_per_host = limit if limit_per_host is None else limit_per_host
         self._second = -1
         self._count = 0
+        self._counts: dict[str, int] = {}
 
-    def allows(self, now: float) -> bool:
+    def allows(self, now: float, host: str = "") -> bool:
         second = int(now)
         if second != self._second:
             self._second = second
             self._count = 0
+            self._counts.clear()
+        if self._count >= self._limit or self._counts.get(host, 0) >= self._limit_per_host:
+            return False
         self._count += 1
-        return self._count <= self._limit
+        self._counts[host] = self._counts.get(host, 0) + 1
+        return True
 
 
 def _check_stream(stream: str) -> None:

@@ -35,7 +35,7 @@ from dcp.link import Address, clock_of
 from dcp.log import Log
 from dcp.queries import EVERYTHING
 from dcp.rtt import ReorderWindow
-from dcp.serial import QUARTER, extend
+from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics, UplinkStatistics
 from dcp.uplink import Uplink
 
@@ -71,6 +71,8 @@ class Receiver:
     ) -> None:
         if (start is Start.POSITION) != (position is not None):
             raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+        if position is not None and not 0 <= position <= MAX_POSITION:
+            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
         if stream_mode and query != EVERYTHING:
             raise ValueError("a byte stream has no query")
         self.stream = stream
@@ -108,6 +110,7 @@ class Receiver:
         self._slow_nack_at: float | None = None
         self._ack_at: float | None = None
         self._closed_window = False
+        self._told_little_room = False
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self.malformed = 0
 
@@ -335,6 +338,8 @@ class Receiver:
                 self._consider_start(link, now)
             return
         if keep_alive.claim:
+            if self.stream_mode and keep_alive.highest > keep_alive.previous:
+                raise MalformedDatagram("mode", "nothing is pruned from a byte stream")
             link.heard_claim = True
             if keep_alive.epoch == self.epoch:
                 link.sent_until = max(link.sent_until, keep_alive.previous)
@@ -342,7 +347,7 @@ class Receiver:
                 self._claim_in(link, keep_alive.epoch, keep_alive.previous, keep_alive.highest, [], now)
         self._watch(now)
         if flags & wire.ACK_REQUEST:
-            self._send_ack(link, keep_alive.highest & 0xFFFFFFFF, now)
+            self._send_ack(link, 0, now)
 
     def _on_control(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
         message = control.decode_control_untrusted(data[wire.BODY_AT :])
@@ -401,8 +406,7 @@ class Receiver:
                 self._old(link, len(packets), now)
             return
         if prev > position:
-            if not self.stream_mode or packets:
-                self._buffer.add(epoch, prev, an, packets)
+            self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
         if self._deliver and len(self._ready) >= self._config.max_ready_packets:
@@ -599,9 +603,12 @@ class Receiver:
         self._post(link.encode(flags, position, asked, body), link.address)
 
     def _room(self) -> int:
+        most = self._config.max_ready_packets
         if not self._deliver:
-            return self._config.max_ready_packets
-        return max(0, self._config.max_ready_packets - len(self._ready))
+            return most
+        room = max(0, most - len(self._ready))
+        self._told_little_room = room < most // 4
+        return room
 
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
@@ -773,6 +780,10 @@ class Receiver:
             interval = max(interval, 1.5 * self._config.keep_alive_interval)
         return max(quiet_since, self._nacked_at) + interval
 
+    def _is_at_a_hole(self) -> bool:
+        position, epoch = self.position or 0, self.epoch
+        return any(link.hole is not None and link.hole_at(position, epoch) for link in self.links.values())
+
     def next_timeout(self, now: float) -> float | None:
         config = self._config
         times: list[float] = []
@@ -793,7 +804,7 @@ class Receiver:
             if self._nack_at is not None and not self._closed_window:
                 times.append(self._nack_at)
             times.append(self._slow_at())
-            if self._missing_since is not None or any(link.hole for link in self.links.values()):
+            if self._missing_since is not None or self._is_at_a_hole():
                 times.append(now + GAP_CHECK_INTERVAL)
         if self.change.is_waiting and self.links:
             at = self.change.next_timeout(list(self.links.values()), now)
@@ -832,12 +843,19 @@ class Receiver:
 
     @property
     def has_closed_window(self) -> bool:
-        """The application did not take packets fast enough, and claims were turned away."""
-        return self._closed_window
+        """The application did not take packets fast enough: claims were turned away, or senders told to hold back."""
+        return self._closed_window or self._told_little_room
 
     def reopen_window(self, now: float) -> None:
-        """The application has taken packets: if we had to stop taking claims, tell the senders that we go on."""
-        if self._closed_window and len(self._ready) <= self._config.max_ready_packets // 2:
+        """The application has taken packets: if the senders know of no room, tell them that there is some again."""
+        if len(self._ready) > self._config.max_ready_packets // 2:
+            return
+        if self._told_little_room and not self._closed_window:
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
+            self._told_little_room = False  # with no link there was nobody to tell
+        elif self._closed_window:
             self._closed_window = False
             self._drain(now)
             self._advanced(now)

@@ -18,6 +18,7 @@ FINAL = {Reason.STREAM_UNKNOWN, Reason.MODE_MISMATCH}
 
 @dataclass(slots=True)
 class _Wanted:
+    hello: bytes = b""
     failures: int = 0
     at: float = math.inf
     final: str | None = None
@@ -28,11 +29,14 @@ class Redial:
         self._rng = rng
         self._wanted: dict[Address, _Wanted] = {}
 
-    def want(self, address: Address) -> None:
-        self._wanted[address] = _Wanted()
+    def want(self, address: Address, hello: bytes = b"") -> None:
+        self._wanted[address] = _Wanted(hello)
 
     def forget(self, address: Address) -> None:
         self._wanted.pop(address, None)
+
+    def forget_all(self) -> None:
+        self._wanted.clear()
 
     def opened(self, address: Address) -> None:
         wanted = self._wanted.get(address)
@@ -53,12 +57,12 @@ class Redial:
         delay = min(FIRST_DELAY * 2.0 ** min(wanted.failures - 1, 10), MAX_DELAY) if wanted.failures else 0.0
         wanted.at = now + delay * self._rng.uniform(0.5, 1.0)
 
-    def due(self, now: float) -> list[Address]:
-        """The senders to dial now."""
-        found = [address for address, wanted in self._wanted.items() if wanted.at <= now]
-        for address in found:
-            self._wanted[address].at = math.inf
-        return found
+    def due(self, now: float) -> list[tuple[Address, bytes]]:
+        """The senders to dial now, and what to greet each with."""
+        found = [(address, wanted) for address, wanted in self._wanted.items() if wanted.at <= now]
+        for _, wanted in found:
+            wanted.at = math.inf
+        return [(address, wanted.hello) for address, wanted in found]
 
     def next_at(self) -> float:
         return min((wanted.at for wanted in self._wanted.values()), default=math.inf)

@@ -19,6 +19,7 @@ from dcp.errors import MalformedDatagram
 from dcp.link import Address
 from dcp.log import Log
 from dcp.queries import EVERYTHING
+from dcp.serial import MAX_POSITION
 from dcp.stats import DownlinkStatistics, SenderStatistics
 
 MAX_TICKETS = 256
@@ -66,7 +67,9 @@ class Sender:
         self._tickets: dict[int, _Ticket] = {}
         self._ticket_of: dict[bytes, int] = {}
         self._next_ticket = 1
-        self._turn: deque[Downlink] = deque()
+        # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
+        self._busy: dict[int, Downlink] = {}
+        self._flushed_head = -1
         self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
         self._refused = 0
         self._silent = 0
@@ -89,12 +92,16 @@ class Sender:
             raise ValueError("in stream mode there is no empty packet")
         if an is None:
             an = log.head + (len(payload) if self.stream_mode else 1)
+        if an > MAX_POSITION:
+            raise ValueError(f"ANs end at 2**63 - 1, before {an}")
         if not log.started:
             log.start(an - (len(payload) if self.stream_mode else 1))
         if an <= log.head:
             raise ValueError(f"ANs must rise: {an} is not above {log.head}")
         if not contiguous:
             log.hole(an - (len(payload) if self.stream_mode else 1))
+        elif self.stream_mode and an != log.head + len(payload):
+            raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
         log.append(an, payload)
         return an
 
@@ -163,7 +170,6 @@ class Sender:
         self.children[link.id] = link
         self._by_nonce[request.nonce] = link
         self._accepts[link.id] = (nonce, reply)
-        self._turn.append(link)
         self._try_accept(link, now, clock=request.clock)
         return link.id
 
@@ -208,6 +214,7 @@ class Sender:
         """A packet from a child whose seal is right. Raises MalformedDatagram only."""
         link.heard_at = now
         link.reset_at = None
+        self._busy[link.id] = link
         body = data[wire.BODY_AT :]
         if flags & wire.NACK:
             nack = control.decode_nack_untrusted(body)
@@ -241,7 +248,7 @@ class Sender:
         if link.floor is not None and nack.ack.position < link.floor:
             self._stale_nacks += 1
             return
-        link.acknowledge(nack.ack.position, -1, nack.ack.room, now)
+        link.acknowledge(nack.ack.position, 0, nack.ack.room, now)
         link.request_repair(nack.ack.position, nack.highest, nack.missing, nack.pieces, now)
         if flags & wire.ACK_REQUEST:
             link.handle_probe(now)
@@ -349,7 +356,7 @@ class Sender:
             return
         del self._by_nonce[link.child_nonce]
         del self._accepts[link.id]
-        self._turn.remove(link)
+        self._busy.pop(link.id, None)
         if link.interest is not None:
             self.log.close_interest(link.interest)
             link.interest = None
@@ -368,6 +375,7 @@ class Sender:
         elif link.reset_at is None:
             link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
             link.handle_probe(now)
+            self._busy[link.id] = link
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -389,21 +397,25 @@ class Sender:
             else:
                 link.fed = self.is_fed
                 link.handle_timeout(now)
+                if link.outbox or link.is_catching_up:
+                    self._busy[link.id] = link
 
     def _is_unconfirmed(self, link: Downlink) -> bool:
         """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
         return link.floor is None and (link.waiting or (self.log.started and not link.came_early))
 
     def _is_behind(self, link: Downlink, now: float) -> bool:
-        """Whether the child has stayed in the older half of a full log too long, with no gain."""
+        """Whether the child has stayed in the older half of a full log too long, with no gain on the head."""
         log = self.log
-        half = log.first_ordinal + len(log) // 2
-        full_enough = log.evicted > 0 and link.floor is not None
-        if not full_enough or link.is_catching_up or log.ordinal_after(link.acked) > half:
+        if not log.evicted or link.floor is None:
+            return False
+        lag = log.next_ordinal - log.ordinal_after(link.acked)
+        if lag <= len(log) // 2:
             link.behind_since = None
             return False
-        if link.behind_since is None:
+        if link.behind_since is None or lag < link.behind_least:
             link.behind_since = now
+            link.behind_least = lag
         return now - link.behind_since > self._config.behind_after
 
     def next_timeout(self, now: float) -> float | None:
@@ -429,24 +441,27 @@ class Sender:
         out: list[tuple[bytes, Address]] = []
         while self._goodbyes and len(out) < most:
             out.append(self._goodbyes.popleft())
-        idle = 0
-        turn = self._turn
-        while len(out) < most and idle < len(turn):
-            link = turn[0]
-            turn.rotate(-1)
-            idle += 1
+        busy = self._busy
+        if self.log.head != self._flushed_head:
+            self._flushed_head = self.log.head
+            busy.update(self.children)
+        while busy and len(out) < most:
+            link_id, link = next(iter(busy.items()))
+            del busy[link_id]
             for _ in range(min(QUANTUM, most - len(out))):
                 datagram = link.next_datagram(now)
                 if datagram is None:
                     break
                 out.append((datagram, link.address))
-                idle = 0
+            else:
+                busy[link_id] = link  # to the end of the line
         return out
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
         if len(link.outbox) >= MAX_OUTBOX:
             return False
         link.outbox.append(datagram)
+        self._busy[link.id] = link
         return True
 
     # --- looking ------------------------------------------------------------------------------------------------------

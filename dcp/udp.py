@@ -7,6 +7,7 @@ together (UDP_GRO). Where the kernel lacks either the socket falls back, silentl
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 import struct
 import sys
@@ -60,6 +61,34 @@ class UdpSocket:
     def address(self) -> Address:
         address: Address = self._raw.getsockname()
         return address
+
+    def canonical(self, address: Address) -> Address:
+        """The address as `receive_now` gives it when a datagram comes from there: so the two can be compared.
+
+        Only IP addresses: a name would be looked up, blocking, with every datagram, and would never equal what comes.
+        """
+        host, port = address[0], address[1]
+        if not 0 < port < 65_536:
+            raise ValueError(f"a port lies between 1 and 65,535, not at {port}")
+        plain, _, scope = host.partition("%")
+        try:
+            ip = ipaddress.ip_address(plain)
+        except ValueError:
+            raise ValueError(f"{host!r} is no IP address: look the name up first") from None
+        if self._raw.family == socket.AF_INET:
+            if ip.version != 4:
+                raise ValueError(f"{host!r} can't be reached from an IPv4 socket")
+            return str(ip), port
+        if ip.version == 4:
+            return f"::ffff:{ip}", port, 0, 0
+        mapped = ip.ipv4_mapped
+        if mapped is not None:
+            return f"::ffff:{mapped}", port, 0, 0
+        scope_id = address[3] if len(address) > 3 else int(scope) if scope.isdigit() else 0
+        if scope and not scope_id:
+            scope_id = socket.if_nametoindex(scope)
+        # A scope means something for link-local addresses only, and the kernel reports 0 for all others.
+        return str(ip), port, 0, scope_id if ip.is_link_local else 0
 
     @property
     def uses_segmentation(self) -> tuple[bool, bool]:

@@ -7,8 +7,10 @@ falls below `min_window`: above that it grows with acknowledgments and shrinks o
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from dcp.config import Config
+from dcp.control import Range
 
 
 class SendWindow:
@@ -48,6 +50,26 @@ class SendWindow:
             # Doubling a round trip up to where loss began, then about one datagram a round trip.
             grow = freed if self.size < self._threshold else max(1, 1_400 * freed // self.size)
             self.size = min(self.size + grow, self._config.max_window)
+
+    def heard_of(self, until: int, missing: Sequence[Range]) -> None:
+        """Up to `until` the child has everything but `missing`: the rest is no longer under way.
+
+        Without this, one lost packet holds all that was sent after it in the window, and at a heavy loss the live
+        stream would wait for repairs that do not need its room.
+        """
+        kept: deque[tuple[int, int, int]] = deque()
+        ranges = iter(sorted(missing))
+        start, end = next(ranges, (until, until))
+        for entry in self._flight:
+            an, size, packets = entry
+            while an > end and end < until:
+                start, end = next(ranges, (until, until))
+            if an > until or start < an <= end:
+                kept.append(entry)
+            else:
+                self.bytes -= size
+                self.packets -= packets
+        self._flight = kept
 
     def lost(self, now: float, rtt: float) -> None:
         if now - self._reduced_at < rtt:

@@ -1,1 +1,93 @@
-"""Signed peer records in a Kademlia DHT."""
+"""Signed peer records in a Kademlia DHT: who is a root, who can be a parent.
+
+Names are loaded when they are first used: a program that only prints its help pays neither for cryptography nor for an
+event loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dht.config import NodeConfig, StoreLimits
+    from dht.directory import Covers, Directory, Published, Snapshot, Watch
+    from dht.errors import (
+        DhtError,
+        DirectoryUnavailable,
+        IdentityError,
+        PinsError,
+        RecordRejected,
+        Refusal,
+        StreamOwnerChanged,
+    )
+    from dht.identity import Identity, PeerId, id_text, parse_id_text
+    from dht.memory import MemoryDirectory, MemoryHub
+    from dht.pins import Pins
+    from dht.record import Address, PeerRecord, QuerySummary, Role
+    from dht.service import DirectoryOptions
+    from dht.streams import Grant, check_stream_name
+    from dht.trio_directory import DirectoryStats, TrioDirectory, open_directory
+
+__all__ = [
+    "Address",
+    "Covers",
+    "DhtError",
+    "Directory",
+    "DirectoryOptions",
+    "DirectoryStats",
+    "DirectoryUnavailable",
+    "Grant",
+    "Identity",
+    "IdentityError",
+    "MemoryDirectory",
+    "MemoryHub",
+    "NodeConfig",
+    "PeerId",
+    "PeerRecord",
+    "Pins",
+    "PinsError",
+    "Published",
+    "QuerySummary",
+    "RecordRejected",
+    "Refusal",
+    "Role",
+    "Snapshot",
+    "StoreLimits",
+    "StreamOwnerChanged",
+    "TrioDirectory",
+    "Watch",
+    "check_stream_name",
+    "id_text",
+    "open_directory",
+    "parse_id_text",
+]
+
+_HOMES = {
+    "config": ("NodeConfig", "StoreLimits"),
+    "directory": ("Covers", "Directory", "Published", "Snapshot", "Watch"),
+    "errors": (
+        "DhtError",
+        "DirectoryUnavailable",
+        "IdentityError",
+        "PinsError",
+        "RecordRejected",
+        "Refusal",
+        "StreamOwnerChanged",
+    ),
+    "identity": ("Identity", "PeerId", "id_text", "parse_id_text"),
+    "memory": ("MemoryDirectory", "MemoryHub"),
+    "pins": ("Pins",),
+    "record": ("Address", "PeerRecord", "QuerySummary", "Role"),
+    "service": ("DirectoryOptions",),
+    "streams": ("Grant", "check_stream_name"),
+    "trio_directory": ("DirectoryStats", "TrioDirectory", "open_directory"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dht' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"dht.{home}"), name)

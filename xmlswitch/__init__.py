@@ -1,1 +1,61 @@
-"""Many XPath queries, one pass over a packet."""
+"""Many XPath queries, one pass over a packet.
+
+    switch = Switch()
+    switch.add_link("child 1")
+    switch.subscribe("child 1", Query.parse("/flight/flightleg/altitude > 300"))
+    switch.match(b"<flight><flightleg><altitude>310</altitude></flightleg></flight>")   # frozenset({"child 1"})
+
+No I/O, no clock, no threads. XPath 1.0 whole; XPath 2.0 to 3.1 through elementpath, imported when first needed. What is
+indexed and what is evaluated: docs/xmlswitch.md, and `python -m xmlswitch explain QUERY`.
+"""
+
+from __future__ import annotations
+
+from xmlswitch.algebra import covers, disjoin
+from xmlswitch.document import parse_document
+from xmlswitch.errors import (
+    MalformedDocument,
+    MalformedQuery,
+    QueryError,
+    QuerySyntaxError,
+    QueryTooExpensiveError,
+    Rule,
+    SwitchError,
+    UnsupportedQueryError,
+)
+from xmlswitch.explain import Explanation, explain
+from xmlswitch.limits import DocumentLimits, IndexLimits, QueryLimits
+from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
+from xmlswitch.query import Query
+from xmlswitch.records import RECORD, RecordProfile, RecordQuery
+from xmlswitch.stats import SwitchStats
+from xmlswitch.switch import Switch
+
+__all__ = [
+    "RECORD",
+    "XPATH",
+    "DocumentLimits",
+    "Explanation",
+    "IndexLimits",
+    "MalformedDocument",
+    "MalformedQuery",
+    "Profile",
+    "ProfileIndex",
+    "Query",
+    "QueryError",
+    "QueryLimits",
+    "QuerySyntaxError",
+    "QueryTooExpensiveError",
+    "RecordProfile",
+    "RecordQuery",
+    "Rule",
+    "Switch",
+    "SwitchError",
+    "SwitchStats",
+    "UnsupportedQueryError",
+    "XPathProfile",
+    "covers",
+    "disjoin",
+    "explain",
+    "parse_document",
+]

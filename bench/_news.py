@@ -1,0 +1,162 @@
+"""News-sized documents (about 4 KB, 100 elements) and structural queries over them, seeded."""
+
+from __future__ import annotations
+
+import random
+
+SECTIONS = ["politics", "business", "sport", "science", "culture", "world", "local", "weather", "travel", "health"]
+WORDS = [
+    "market",
+    "minister",
+    "storm",
+    "flight",
+    "record",
+    "election",
+    "rate",
+    "court",
+    "match",
+    "study",
+    "price",
+    "plan",
+    "report",
+    "city",
+    "border",
+]
+# Which elements may stand inside which: a news vocabulary with recursion (block, list) and shared names.
+INSIDE = {
+    "news": ["head", "body", "rights"],
+    "head": ["title", "meta", "docdata", "pubdata", "keywords"],
+    "docdata": ["id", "date", "urgency", "series", "location"],
+    "pubdata": ["name", "date", "edition"],
+    "keywords": ["keyword", "keyword", "keyword"],
+    "body": ["headline", "byline", "abstract", "content", "end"],
+    "headline": ["hl1", "hl2"],
+    "byline": ["person", "org", "location"],
+    "abstract": ["p", "p"],
+    "content": ["block", "block", "p", "media", "table", "list"],
+    "block": ["p", "p", "media", "block", "quote", "list", "hl2"],
+    "quote": ["p", "person"],
+    "media": ["reference", "caption", "credit"],
+    "caption": ["p"],
+    "table": ["row", "row"],
+    "row": ["cell", "cell"],
+    "list": ["item", "item"],
+    "item": ["p", "list"],
+    "p": ["em", "person", "org", "location", "link"],
+    "end": ["tagline"],
+    "rights": ["owner", "date"],
+}
+ATTRIBUTES = {
+    "meta": ["name", "content"],
+    "date": ["norm"],
+    "urgency": ["level"],
+    "media": ["type", "id"],
+    "link": ["href"],
+    "block": ["id", "class"],
+    "keyword": ["key"],
+    "location": ["code"],
+    "person": ["role"],
+}
+VALUES = {
+    "level": [str(number) for number in range(1, 9)],
+    "key": WORDS,
+    "role": ["author", "speaker", "subject", "editor"],
+    "type": ["image", "video", "audio"],
+    "class": SECTIONS,
+    "norm": [f"2001-10-{day:02}" for day in range(1, 29)],
+}
+
+
+def document(rng: random.Random, elements: int = 100) -> bytes:
+    budget = [elements]
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_element(rng, "news", 0, budget)}\n'.encode()
+
+
+def _element(rng: random.Random, name: str, depth: int, budget: list[int]) -> str:
+    budget[0] -= 1
+    attributes = "".join(f' {key}="{_value(rng, key)}"' for key in ATTRIBUTES.get(name, []) if rng.random() < 0.7)
+    inside = ""
+    if depth < 9:
+        for child in INSIDE.get(name, []):
+            if budget[0] > 0 and rng.random() < (0.97 if depth < 3 else 0.72):
+                inside += _element(rng, child, depth + 1, budget)
+    if name in ("p", "title", "hl1", "hl2", "tagline", "cell", "person", "org", "location", "em", "keyword", "owner"):
+        inside = " ".join(rng.choices(WORDS, k=rng.randint(1, 9))) + inside
+    return f"<{name}{attributes}>{inside}</{name}>"
+
+
+def _value(rng: random.Random, key: str) -> str:
+    return rng.choice(VALUES.get(key, [f"{key}{rng.randint(1, 40)}"]))
+
+
+def documents(seed: int, number: int) -> list[bytes]:
+    rng = random.Random(seed)
+    return [document(rng) for _ in range(number)]
+
+
+def _walk(rng: random.Random, depth: int) -> list[str]:
+    names = ["news"]
+    while len(names) < depth and INSIDE.get(names[-1]):
+        names.append(rng.choice(INSIDE[names[-1]]))
+    return names
+
+
+def linear_query(rng: random.Random) -> str:
+    """A path along the vocabulary, with steps left out (`//`) and names hidden (`*`)."""
+    names = _walk(rng, rng.randint(3, 9))
+    text, skipped = "", False
+    for number, name in enumerate(names):
+        last = number == len(names) - 1
+        if not last and rng.random() < 0.2:
+            skipped = True
+            continue
+        text += ("//" if skipped else "/") + ("*" if rng.random() < 0.15 else name)
+        skipped = False
+    if rng.random() < 0.15:
+        text += f"/@{rng.choice(ATTRIBUTES.get(names[-1], ['id']))}"
+    return text
+
+
+def mixed_query(rng: random.Random) -> str:
+    """A path with nested path predicates and tests on attributes and texts."""
+    names = _walk(rng, rng.randint(3, 7))
+    text = ""
+    predicates = rng.randint(1, 2)
+    for number, name in enumerate(names):
+        text += ("//" if rng.random() < 0.15 and number else "/") + ("*" if rng.random() < 0.08 else name)
+        if predicates and number and rng.random() < 0.5:
+            predicates -= 1
+            text += f"[{_predicate(rng, name)}]"
+    return text
+
+
+def _predicate(rng: random.Random, name: str) -> str:
+    key = rng.choice(ATTRIBUTES.get(name, ["id"]))
+    below = _walk_from(rng, name)
+    chance = rng.random()
+    if chance < 0.35:
+        return f"@{key} = '{_value(rng, key)}'"
+    if chance < 0.6:
+        return below
+    if chance < 0.8:
+        return f"contains({below}, '{rng.choice(WORDS)}')"
+    if chance < 0.9:
+        return f"{below} = '{rng.choice(WORDS)}'"
+    return f"not({below})"
+
+
+def _walk_from(rng: random.Random, name: str) -> str:
+    names = [rng.choice(INSIDE.get(name, ["p"]))]
+    while rng.random() < 0.5 and INSIDE.get(names[-1]):
+        names.append(rng.choice(INSIDE[names[-1]]))
+    return ("" if rng.random() < 0.8 else ".//") + "/".join(names)
+
+
+def queries(seed: int, number: int, kind: str) -> list[str]:
+    """`number` different queries of a kind; wildcards make up the number when the vocabulary runs out."""
+    rng = random.Random(seed)
+    make = linear_query if kind == "linear" else mixed_query
+    found: dict[str, None] = {}
+    while len(found) < number:
+        found[make(rng)] = None
+    return list(found)

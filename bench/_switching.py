@@ -1,0 +1,150 @@
+"""What `switch` and `switch-paths` have in common: load a switch, then time it warm, cold and under churn.
+
+Times are processor time of this process: on a shared machine the wall clock measures the neighbours. All figures that
+are compared are taken in turns within one run.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from bench.report import progress
+from xmlswitch import Query, Switch
+
+CHURN_EVERY = 50  # packets between two changes
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`queries(number)` are distinct; `packets(seed, number)` come from one stream."""
+
+    queries: Callable[[int], list[str]]
+    packets: Callable[[int, int], list[bytes]]
+    per_round: int
+    rounds: int
+    links: int
+
+
+def microseconds(action: Callable[[Any], Any], packets: Sequence[Any]) -> float:
+    start = time.process_time()
+    for packet in packets:
+        action(packet)
+    return (time.process_time() - start) / len(packets) * 1e6
+
+
+def measure(workload: Workload, number: int) -> dict[str, Any]:
+    """One row: everything about a switch with `number` distinct queries."""
+    progress(f"{number:,} queries: parsing")
+    texts = workload.queries(number + 400)
+    start = time.process_time()
+    queries = [Query.parse(text) for text in texts]
+    for query in queries:
+        _ = query.plan
+    parse_query = (time.process_time() - start) / len(queries) * 1e6
+    standing, spare = queries[:number], queries[number:]
+    gc.collect()
+    switch: Switch[Query] = Switch()
+    for link in range(workload.links):
+        switch.add_link(link)
+    tracemalloc.start() if number <= 10_000 else None
+    before = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else _resident()
+    for place, query in enumerate(standing):
+        switch.subscribe(place % workload.links, query)
+    after = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else _resident()
+    tracemalloc.stop()
+    gc.collect()
+    gc.freeze()
+    progress(f"{number:,} queries: matching")
+    cold_packets = workload.packets(1, min(200, workload.per_round))
+    cold = microseconds(switch.match_mask, cold_packets)
+    for seed in range(2, 5):
+        microseconds(switch.match_mask, workload.packets(seed, workload.per_round))
+    warm: list[float] = []
+    parse: list[float] = []
+    for seed in range(10, 10 + workload.rounds):
+        packets = workload.packets(seed, workload.per_round)
+        parse.append(microseconds(etree.fromstring, packets))
+        warm.append(microseconds(switch.match_mask, packets))
+    changes, quiet, churned = _churn(switch, workload, standing, spare)
+    rows = switch.stats()
+    naive = _naive(standing, workload.packets(99, 2))
+    gc.unfreeze()
+    parse_us, warm_us = min(parse), min(warm)
+    return {
+        "queries": number,
+        "links": workload.links,
+        "us_a_packet": round(warm_us, 2),
+        "parse_us": round(parse_us, 2),
+        "ratio_to_parse": round(warm_us / parse_us, 2),
+        "ratio_to_naive": round(naive / warm_us, 1),
+        "cold_us": round(cold, 2),
+        "cold_ratio_to_parse": round(cold / parse_us, 2),
+        "churn_us": round(churned, 2),
+        "churn_to_quiet": round(churned / quiet, 2),
+        "add_us": round(changes[0], 1),
+        "remove_us": round(changes[1], 1),
+        "parse_query_us": round(parse_query, 1),
+        "bytes_a_query": round((after - before + rows.row_bytes) / number),
+        "by_shape": round(rows.by_shape / rows.packets, 3),
+        "evaluated_a_packet": round(rows.evaluated / rows.packets, 3),
+    }
+
+
+def _churn(
+    switch: Switch[Query], workload: Workload, standing: list[Query], spare: list[Query]
+) -> tuple[tuple[float, float], float, float]:
+    """Add and remove cost, then matching without and with a change every so many packets, in turns."""
+    rng = random.Random(7)
+    links = workload.links
+    standing = list(standing)
+    places = rng.sample(range(len(standing)), min(100, len(standing)))
+    start = time.process_time()
+    for place in places:
+        switch.unsubscribe(place % links, standing[place])
+    middle = time.process_time()
+    for place in places:
+        switch.subscribe(place % links, standing[place])
+    end = time.process_time()
+    changes = ((end - middle) / len(places) * 1e6, (middle - start) / len(places) * 1e6)
+    quiet: list[float] = []
+    churned: list[float] = []
+    for seed in range(30, 33):
+        packets = workload.packets(seed, workload.per_round)
+        quiet.append(microseconds(switch.match_mask, packets))
+        spent = 0.0
+        for at in range(0, len(packets), CHURN_EVERY):
+            place = rng.randrange(len(standing))
+            switch.unsubscribe(place % links, standing[place])
+            standing[place] = spare.pop()
+            switch.subscribe(place % links, standing[place])
+            batch = packets[at : at + CHURN_EVERY]
+            spent += microseconds(switch.match_mask, batch) * len(batch)
+        churned.append(spent / len(packets))
+    return changes, min(quiet), min(churned)
+
+
+def _naive(queries: Sequence[Query], packets: Sequence[bytes]) -> float:
+    """One compiled XPath after another; beyond 2,000 queries a sample stands for all."""
+    sample = queries if len(queries) <= 2000 else random.Random(3).sample(list(queries), 2000)
+    compiled = [etree.XPath(f"boolean({query.text})") for query in sample]
+
+    def one_by_one(packet: bytes) -> None:
+        root = etree.fromstring(packet)
+        for expression in compiled:
+            expression(root)
+
+    microseconds(one_by_one, packets)
+    return microseconds(one_by_one, packets) * len(queries) / len(sample)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096

@@ -1,0 +1,48 @@
+"""Structural queries over documents of news size: what a document costs, in times of its parse."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bench import _news
+from bench._switching import Workload, measure
+from bench.report import Report, Target
+
+SUMMARY = "cost of a news-sized document with up to 100,000 structural queries"
+COLUMNS = [
+    "kind",
+    "queries",
+    "us_a_packet",
+    "ratio_to_parse",
+    "ratio_to_naive",
+    "cold_ratio_to_parse",
+    "churn_to_quiet",
+    "add_us",
+]
+COLUMNS += ["evaluated_a_packet"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-queries", type=int, default=100_000, help="the largest switch (default %(default)s)")
+    parser.add_argument("--documents", type=int, default=200, help="documents a round (default %(default)s)")
+    parser.add_argument("--links", type=int, default=16, help="links that share the queries (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    rows: list[dict[str, Any]] = []
+    for kind, sizes in (("linear", (1000, 10_000, 100_000)), ("mixed", (1000, 10_000))):
+
+        def texts(number: int, kind: str = kind) -> list[str]:
+            return _news.queries(2, number, kind)
+
+        workload = Workload(texts, _news.documents, args.documents, 3, args.links)
+        rows += [{"kind": kind, **measure(workload, size)} for size in sizes if size <= args.max_queries]
+    targets = []
+    for kind, size, limit in (("linear", 100_000, 4.0), ("mixed", 10_000, 15.0)):
+        found = [row for row in rows if row["kind"] == kind and row["queries"] == size]
+        if found:
+            value = found[0]["ratio_to_parse"]
+            targets.append(Target(f"{size:,} {kind}, ratio_to_parse", value <= limit, f"{value} (at most {limit})"))
+    table = [[row[column] for column in COLUMNS] for row in rows]
+    return Report("switch-paths", {"rows": rows}, COLUMNS, table, targets)

@@ -1,0 +1,190 @@
+"""`python -m pipeline`: the command line. Documents on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.session import PipelineError
+from pipeline.show import emit, progress, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROBLEM, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
+DESCRIPTION = """\
+The data pipeline: raw ASDI text -> packets -> archive -> analysis -> replay.
+
+  python -m pipeline doctor                                     is everything there?
+  python -m pipeline generate --flights 5000 --days 1 --out raw synthetic feed text
+  python -m pipeline ingest raw --out archive                   text to packets in the archive
+  python -m pipeline verify archive
+  python -m pipeline analyze bandwidth archive --plot bandwidth.png
+  python -m pipeline analyze selectivity archive --queries queries.txt
+  python -m pipeline replay archive --speed 10 --roots-key asdi feed a live mesh from history
+
+Everything runs on this machine (--master local[*]) with nothing to set up, or on a cluster with --master spark://HOST:PORT.
+"""
+EPILOG = "Exit codes: 0 done, 1 a problem was found (verify, doctor), 2 wrong call, 3 failed, 130 interrupted."
+
+
+def moment(text: str) -> datetime:
+    """2026-11-16, 2026-11-16T12:30, with or without a zone; UTC is meant when none is given."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-11-16 or 2026-11-16T12:30") from None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def day(text: str) -> date:
+    return moment(text).date()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline", description=DESCRIPTION, epilog=EPILOG, formatter_class=formatter
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    group = common.add_argument_group("Spark")
+    group.add_argument("--master", help="where to run: local[2], spark://HOST:PORT (default: local[*])")
+    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="any setting of Spark's")
+    common.add_argument("--json", action="store_true", help="one JSON document on stdout in place of the table")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary, description=summary, parents=[common])
+        added.set_defaults(run=run)
+        return added
+
+    from pipeline import commands as c
+
+    sub = command("ingest", "raw feed files (plain, gzip, zstd) to packets in an archive", c.run_ingest)
+    sub.add_argument("raw", nargs="+", metavar="RAW", help="files, or directories of files, in order")
+    sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
+    sub.add_argument("--format", choices=["asdi", "tfms", "sfdps"], default="asdi", help="default: asdi (text)")
+    sub.add_argument("--stream", help="name of the stream in the archive (default: the format's name)")
+    sub.add_argument("--date", type=day, help="date near the first line; default: in the file's name, else the file's")
+    sub.add_argument("--first-an", type=int, help="AN of the first line; default: from the feed's number and time")
+
+    sub = command("verify", "read a whole archive: checksums, order, repeats, contiguity", c.run_verify)
+    sub.add_argument("archive", type=Path)
+    sub = command("compact", "one file an hour where there are several", c.run_compact)
+    sub.add_argument("archive", type=Path)
+    sub = command("retain", "remove days before a date", c.run_retain)
+    sub.add_argument("archive", type=Path)
+    sub.add_argument("--before", required=True, type=day, metavar="DATE")
+
+    analyze = command("analyze", "questions over an archive or over traces", c.run_analyze)
+    analyze.add_argument("what", choices=["bandwidth", "selectivity", "fleet", "mesh"])
+    analyze.add_argument("paths", nargs="+", metavar="PATH", help="an archive; for mesh: trace files (JSON lines)")
+    analyze.add_argument("--stream", help="of the archive (default: all)")
+    analyze.add_argument("--from", dest="start", type=moment, metavar="TIME")
+    analyze.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
+    analyze.add_argument("--queries", type=Path, help="selectivity: a file with an XPath query a line")
+    analyze.add_argument("--query", action="append", default=[], help="selectivity: an XPath query (repeatable)")
+    analyze.add_argument("--namespace", action="append", default=[], metavar="P=URI", help="prefix for the queries")
+    analyze.add_argument("--dictionary", type=Path, help="bandwidth: the stream's zstd dictionary")
+    analyze.add_argument("--by", choices=["peer", "level", "parents"], default="peer", help="mesh: a row for each")
+    analyze.add_argument("--plot", type=Path, metavar="PNG")
+
+    sub = command("train-dictionary", "a zstd dictionary for the stream's packets", c.run_train)
+    sub.add_argument("archive", type=Path)
+    sub.add_argument("--out", required=True, type=Path, metavar="DIR")
+    sub.add_argument("--stream", default="asdi")
+    sub.add_argument("--seed", type=int, default=2001)
+
+    sub = command("record", "a live stream into an archive, exactly once, until interrupted", c.run_record)
+    sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the archive")
+    sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
+    sub.add_argument("--checkpoint", type=Path, help="Spark's memory of what is done (default: LOG/checkpoint)")
+    sub.add_argument("--roots-key", help="join this mesh with `peer record`; without, only read the log")
+    sub.add_argument("--query", help="XPath of what to record (default: everything)")
+    sub.add_argument("--bootstrap", help="HOST:PORT of peers that are up")
+    sub.add_argument("--stream", default="asdi")
+    sub.add_argument("--once", action="store_true", help="take what the log has now, and end")
+    sub.add_argument("--interval", type=float, default=10, metavar="S", help="seconds between batches (default: 10)")
+    sub.add_argument("--max-records", type=int, default=100_000, help="of a batch (default: 100,000)")
+    sub.add_argument("--progress", type=Path, metavar="FILE", help="append each batch's progress as JSON lines")
+
+    sub = command("replay", "packets of an archive again, in order: to a root, or to stdout", c.run_replay)
+    sub.add_argument("archive", type=Path)
+    sub.add_argument("--from", dest="start", type=moment, metavar="TIME")
+    sub.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
+    sub.add_argument("--stream")
+    sub.add_argument("--speed", type=float, default=1.0, help="times real time; 0: as fast as it goes (default: 1)")
+    sub.add_argument("--roots-key", help="publish as a root of this mesh; without, packets go to stdout")
+    sub.add_argument("--format", choices=["jsonl", "xml"], default="jsonl", help="on stdout (default: jsonl)")
+    sub.add_argument("--no-spark", action="store_true", help="read the files in this process; the order is the same")
+
+    sub = command("generate", "synthetic ASDI text from the built-in feed, an hour a file", c.run_generate)
+    sub.add_argument("--flights", required=True, type=int, metavar="N", help="a day, about")
+    sub.add_argument("--days", required=True, type=float, metavar="D")
+    sub.add_argument("--out", required=True, type=Path, metavar="DIR")
+    sub.add_argument("--start", type=moment, default=datetime(2026, 1, 5, tzinfo=UTC), help="default: 2026-01-05")
+    sub.add_argument("--seed", type=int, default=2001)
+    sub.add_argument("--gzip", action="store_true")
+
+    command("doctor", "what is there, what is missing, and a job that really runs", c.run_doctor)
+    return parser
+
+
+def session(args: argparse.Namespace, name: str) -> SparkSession:
+    from pipeline.session import open_session
+
+    options = {}
+    for setting in args.conf:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise PipelineError(f"--conf needs KEY=VALUE, not {setting!r}")
+        options[key] = value
+    progress("starting Spark")
+    return open_session(args.master, name=f"skymesh {name}", options=options)
+
+
+def one_sentence(error: BaseException) -> str:
+    """What to tell of an error that came out of Spark: the sentence of the worker's own error if there is one."""
+    found = re.findall(r"(?:PipelineError|ArchiveError|PacketLogError|LogDamaged|OSError): (.+)", str(error))
+    if found:
+        return str(found[-1]).strip()
+    first = str(error).strip().splitlines()
+    return first[0] if first else type(error).__name__
+
+
+def show(document: dict[str, Any], args: argparse.Namespace) -> None:
+    """A flat document: JSON, or a line for each value."""
+    text = "\n".join(f"{key}: {value}" for key, value in document.items())
+    emit(document, text, as_json=args.json)
+
+
+def show_rows(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    emit(rows, table(rows), as_json=args.json)
+
+
+def show_result(result: Any, args: argparse.Namespace) -> None:
+    show(asdict(result), args)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except PipelineError as error:
+        progress(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has gone: nothing more to say
+        return 0
+    except Exception as error:
+        # The outermost line: Spark raises what its workers and its JVM raise, and a page of both helps nobody.
+        progress(one_sentence(error))
+        return FAILED

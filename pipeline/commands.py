@@ -1,0 +1,326 @@
+"""What each command of `python -m pipeline` does: open a session, run one job, show its result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import cli
+from pipeline.session import PipelineError
+from pipeline.show import emit, progress, rows_of, save_plot, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.replay import Replayed
+
+
+def run_ingest(args: Namespace) -> int:
+    from pipeline.generate import described_first_an
+    from pipeline.ingest import ingest
+    from pipeline.ingest_xml import ingest_xml
+    from pipeline.tasks import shown
+
+    spark = cli.session(args, "ingest")
+    first_an = args.first_an if args.first_an is not None else described_first_an(args.raw)
+    run = ingest if args.format == "asdi" else ingest_xml
+    with shown(spark, "ingest"):
+        done = run(
+            spark, args.raw, args.out, stream=args.stream or args.format, day=args.date, first_an=first_an,
+            on_progress=progress,
+        )  # fmt: skip
+    if done.unchanged:
+        progress("the archive has this input already; nothing changed")
+    cli.show_result(done, args)
+    return 0
+
+
+def run_verify(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.archive_jobs import verify
+    from pipeline.tasks import shown
+
+    Archive(args.archive).require()
+    spark = cli.session(args, "verify")
+    with shown(spark, "verify"):
+        found = verify(spark, Archive(args.archive))
+    cli.show_result(found, args)
+    return cli.PROBLEM if found.problems else 0
+
+
+def run_compact(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.archive_jobs import compact
+    from pipeline.tasks import shown
+
+    Archive(args.archive).require()
+    spark = cli.session(args, "compact")
+    with shown(spark, "compact"):
+        cli.show({"files_removed": compact(spark, Archive(args.archive))}, args)
+    return 0
+
+
+def run_retain(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.archive_jobs import retain
+
+    cli.show({"files_removed": retain(Archive(args.archive), args.before)}, args)
+    return 0
+
+
+def _us(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1_000_000)
+
+
+def run_analyze(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.archive_jobs import read
+    from pipeline.tasks import shown
+
+    if args.what != "mesh":
+        if len(args.paths) != 1:
+            raise PipelineError(f"analyze {args.what} takes one archive")
+        Archive(args.paths[0]).require()
+    queries = _queries(args) if args.what == "selectivity" else []
+    spark = cli.session(args, f"analyze {args.what}")
+    with shown(spark, f"analyze {args.what}"):
+        if args.what == "mesh":
+            return _mesh(spark, args)
+        packets = read(spark, Archive(args.paths[0]), stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop))
+        if args.what == "bandwidth":
+            return _bandwidth(packets, args)
+        if args.what == "selectivity":
+            return _selectivity(packets, queries, args)
+        return _fleet(packets, args)
+
+
+def _queries(args: Namespace) -> list[str]:
+    from pipeline.matcher import read_queries
+
+    queries = list(args.query)
+    if args.queries:
+        try:
+            queries += read_queries(args.queries.read_text())
+        except OSError as error:
+            raise PipelineError(f"cannot read {args.queries}: {error.strerror}") from error
+    if not queries:
+        raise PipelineError("analyze selectivity needs --queries FILE or --query XPATH")
+    return queries
+
+
+def _bandwidth(packets: DataFrame, args: Namespace) -> int:
+    from pipeline.bandwidth import bandwidth
+
+    dictionary = args.dictionary.read_bytes() if args.dictionary else None
+    rows = rows_of(bandwidth(packets, dictionary).orderBy("window"))
+    cli.show_rows(rows, args)
+    if args.plot:
+        save_plot(args.plot, lambda figure: _draw_bandwidth(figure, rows))
+    return 0
+
+
+def _draw_bandwidth(figure: Any, rows: list[dict[str, Any]]) -> None:
+    hours = [datetime.fromisoformat(row["window"]) for row in rows]
+    axes = figure.subplots(2, 1, sharex=True)
+    for axis, names in zip(axes, (("raw", "xml"), ("raw_compressed", "xml_compressed", "xml_dictionary")), strict=True):
+        for name in names:
+            axis.plot(hours, [row[name] / 1000 for row in rows], label=name.replace("_", " "))
+        axis.set_ylabel("KB a second")
+        axis.legend()
+    axes[1].set_xlabel("time (UTC), five-minute averages")
+
+
+def _selectivity(packets: DataFrame, queries: list[str], args: Namespace) -> int:
+    from pipeline.selectivity import UNION, selectivity
+
+    namespaces = dict(item.partition("=")[::2] for item in args.namespace)
+    found = rows_of(selectivity(packets, queries, namespaces).orderBy("query"))
+    for row in found:
+        row["xpath"] = "(all of them)" if row["query"] == UNION else queries[row["query"]]
+    cli.show_rows(found, args)
+    if args.plot:
+        rates = sorted((row["rate"] for row in found if row["query"] != UNION), reverse=True)
+        save_plot(args.plot, lambda figure: _draw_rates(figure, rates))
+    return 0
+
+
+def _draw_rates(figure: Any, rates: list[float]) -> None:
+    axis = figure.subplots()
+    axis.plot(range(1, len(rates) + 1), rates, marker=".")
+    axis.set_xlabel("queries, the broadest first")
+    axis.set_ylabel("share of packets that match")
+    axis.set_yscale("symlog", linthresh=1e-4)
+
+
+def _fleet(packets: DataFrame, args: Namespace) -> int:
+    from pyspark.sql import functions as f
+
+    from pipeline import fleet
+
+    known = fleet.facts(packets).persist()
+    legs = fleet.distances(known)
+    totals = legs.agg(
+        f.countDistinct("flight").alias("flights"), f.count("*").alias("legs"), f.sum("miles").alias("miles"),
+        f.avg("miles").alias("mean_miles"),
+    )  # fmt: skip
+    parts = {
+        "totals": rows_of(totals),
+        "mix": rows_of(fleet.mix(packets).orderBy(f.desc("messages"))),
+        "routes": rows_of(fleet.routes(known).orderBy(f.desc("departures"), "departure", "destination"), limit=20),
+        "facilities": rows_of(fleet.facilities(packets).orderBy(f.desc("messages")), limit=30),
+        "delays": rows_of(fleet.delays(known).orderBy(f.desc("departures")), limit=20),
+        "gaps": rows_of(fleet.gaps(packets).orderBy("after"), limit=100),
+    }
+    known.unpersist()
+    text = "\n\n".join(f"{name}\n{table(rows, limit=20)}" for name, rows in parts.items())
+    emit(parts, text, as_json=args.json)
+    if args.plot:
+        save_plot(args.plot, lambda figure: _draw_bars(figure, parts["facilities"], "facility", "messages"))
+    return 0
+
+
+def _draw_bars(figure: Any, rows: list[dict[str, Any]], name: str, value: str) -> None:
+    axis = figure.subplots()
+    axis.bar([str(row[name]) for row in rows], [row[value] for row in rows])
+    axis.set_ylabel(value)
+    axis.tick_params(axis="x", rotation=90)
+
+
+def _mesh(spark: SparkSession, args: Namespace) -> int:
+    from pipeline.meshtrace import mesh, read_traces, relate
+
+    missing = [path for path in args.paths if not Path(path).exists()]
+    if missing:
+        raise PipelineError(f"there is no trace {missing[0]}")
+    traces = read_traces(spark, args.paths).persist()
+    parts = {args.by: rows_of(mesh(traces, args.by).orderBy(args.by)), "protocols": rows_of(relate(traces))}
+    traces.unpersist()
+    text = "\n\n".join(f"{name}\n{table(rows)}" for name, rows in parts.items())
+    emit(parts, text, as_json=args.json)
+    if args.plot:
+        save_plot(args.plot, lambda figure: _draw_bars(figure, parts[args.by], args.by, "latency_p99"))
+    return 0
+
+
+def run_train(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.dictionary import train_dictionary
+    from pipeline.tasks import shown
+
+    Archive(args.archive).require()
+    spark = cli.session(args, "train-dictionary")
+    with shown(spark, "train-dictionary"):
+        cli.show_result(
+            train_dictionary(spark, Archive(args.archive), args.out, stream=args.stream, seed=args.seed), args
+        )
+    return 0
+
+
+def run_record(args: Namespace) -> int:
+    from pipeline.record import record
+
+    if not args.roots_key and not args.log.is_dir():
+        raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
+    spark = cli.session(args, "record")
+    options = {"log": str(args.log.absolute()), "maxRecords": str(args.max_records)}
+    for name in ("roots_key", "query", "bootstrap"):
+        if getattr(args, name):
+            options[name] = getattr(args, name)
+    checkpoint = args.checkpoint or args.log / "checkpoint"
+    query = record(
+        spark, options, args.out, checkpoint.absolute(), stream=args.stream, once=args.once,
+        interval_seconds=args.interval, progress=args.progress,
+    )  # fmt: skip
+    said = -1
+    try:
+        while not query.awaitTermination(2):
+            last = query.lastProgress
+            if last is not None and last["batchId"] != said:
+                said = last["batchId"]
+                progress(
+                    f"record: batch {said}, {last['numInputRows']:,} packets, {last['processedRowsPerSecond']:,.0f}/s"
+                )
+    except KeyboardInterrupt:
+        query.stop()
+        raise
+    return 0
+
+
+def run_replay(args: Namespace) -> int:
+    from pipeline.archive import Archive
+    from pipeline.live import root_command
+    from pipeline.replay import iterate, iterate_with_spark
+
+    Archive(args.archive).require()
+    bounds = tuple(moment.timestamp() if moment else None for moment in (args.start, args.stop))
+    if args.roots_key:
+        command = root_command(
+            args.roots_key, args.archive.absolute(), speed=args.speed, from_time=bounds[0], to_time=bounds[1], more=[]
+        )
+        return subprocess.run(command, check=False).returncode
+    if args.no_spark:
+        packets = iterate(args.archive, *bounds, stream=args.stream)
+    else:
+        packets = iterate_with_spark(cli.session(args, "replay"), args.archive, *bounds, stream=args.stream)
+    return _print_packets(packets, args)
+
+
+def _print_packets(packets: Iterable[Replayed], args: Namespace) -> int:
+    """In the packets' own time, `speed` times as fast."""
+    begun = first = None
+    said = time.monotonic()
+    for count, packet in enumerate(packets, 1):
+        if args.speed > 0:
+            if begun is None or first is None:
+                begun, first = time.monotonic(), packet.time
+            wait = begun + (packet.time - first) / args.speed - time.monotonic()
+            if wait > 0:
+                sys.stdout.flush()
+                time.sleep(wait)
+        if args.format == "xml":
+            sys.stdout.write(packet.payload.decode("utf-8", "replace") + "\n")
+        else:
+            document = {"an": packet.an, "time": packet.time, "xml": packet.payload.decode("utf-8", "replace")}
+            sys.stdout.write(json.dumps(document) + "\n")
+        if time.monotonic() - said > 2:
+            said = time.monotonic()
+            progress(f"replay: {count:,} packets")
+    sys.stdout.flush()
+    return 0
+
+
+def run_generate(args: Namespace) -> int:
+    from pipeline.generate import generate
+    from pipeline.tasks import shown
+
+    hours = round(args.days * 24)
+    if hours < 1 or args.flights < 1:
+        raise PipelineError("generate needs at least one flight and an hour")
+    spark = cli.session(args, "generate")
+    with shown(spark, "generate"):
+        description = generate(
+            spark, args.out, flights=args.flights, hours=hours, start=args.start, seed=args.seed, compress=args.gzip,
+            on_progress=progress,
+        )  # fmt: skip
+    cli.show(description, args)
+    return 0
+
+
+def run_doctor(args: Namespace) -> int:
+    from pipeline.doctor import examine
+
+    checks = examine(args.master)
+    text = "\n".join(
+        f"[{'ok' if check.ok else 'MISSING'}] {check.name}: {check.found}"
+        + (f"\n     -> {check.advice}" if check.advice and not check.ok else "")
+        for check in checks
+    )
+    emit([check._asdict() for check in checks], text, as_json=args.json)
+    return 0 if all(check.ok for check in checks) else cli.PROBLEM

@@ -1,0 +1,53 @@
+"""The columns of the archive, version 1. docs/pipeline.md explains each; readers ask for these and no others."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+ARCHIVE_VERSION = 1
+
+_COLUMNS = (
+    "an LONG NOT NULL, time TIMESTAMP NOT NULL, type STRING NOT NULL, facility STRING, flight STRING, sequence INT, "
+    "raw STRING, xml BINARY, after LONG, crc LONG NOT NULL"
+)
+PARTITION_COLUMNS = ("stream", "date", "hour")
+PACKETS = f"{_COLUMNS}, stream STRING, date STRING, hour INT"
+QUARANTINE = (
+    "an LONG NOT NULL, time TIMESTAMP NOT NULL, raw STRING, file STRING, line LONG, reason STRING, detail STRING, "
+    "stream STRING, date STRING, hour INT"
+)
+GAP_TYPE = "gap"
+"""`type` of a row that stands for packets nobody could supply: (`after`, `an`]; it has no `xml`."""
+
+
+def struct(ddl: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    parsed = StructType.fromDDL(ddl)
+    if not isinstance(parsed, StructType):
+        raise TypeError(f"{ddl!r} is no list of columns")
+    return parsed
+
+
+def arrow(dataset: str) -> pyarrow.Schema:
+    """The Arrow types of a dataset's files; stream, date and hour are in their paths."""
+    import pyarrow as pa
+
+    first = [pa.field("an", pa.int64(), False), pa.field("time", pa.timestamp("us", tz="UTC"), False)]
+    if dataset == "quarantine":
+        rest = [("raw", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())]
+        rest.append(("detail", pa.string()))
+    else:
+        rest = [("type", pa.string()), ("facility", pa.string()), ("flight", pa.string()), ("sequence", pa.int32())]
+        rest += [("raw", pa.string()), ("xml", pa.binary()), ("after", pa.int64()), ("crc", pa.int64())]
+    return pa.schema([*first, *(pa.field(name, kind) for name, kind in rest)])
+
+
+def checksum(an: int, payload: bytes | None) -> int:
+    """crc32 of the AN and the packet: a packet under another number is as wrong as a changed one."""
+    return zlib.crc32(payload or b"", zlib.crc32(an.to_bytes(8, "big", signed=True)))

@@ -1,0 +1,93 @@
+"""One of every packet type. Their golden bytes are in test_wire.py and in docs/dcp.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dcp import control, wire
+
+CHILD_NONCE = bytes(range(16))
+PARENT_NONCE = bytes(range(16, 32))
+COOKIE = bytes(range(32, 48))
+CHILD_LINK = 0x0C0C0C0C
+PARENT_LINK = 0x0A0A0A0A
+TO_CHILD = wire.Seal(wire.derive_key(CHILD_NONCE, PARENT_NONCE, towards_child=True))
+TO_PARENT = wire.Seal(wire.derive_key(CHILD_NONCE, PARENT_NONCE, towards_child=False))
+
+TIMES = control.Times(clock=0x01020304, echo=0x05060708, hold=0x090A)
+ACK = control.Acknowledgment(TIMES, epoch=3, position=0x1_0000_0005, room=1000)
+
+BODIES = {
+    "data": (wire.ACK_REQUEST, 0x1_0000_0005, 0x1_0000_0003, b"<flight/>"),
+    "stream data": (wire.STREAM, 101, 100, b"bytes"),
+    "bundle": (wire.CONTROL, 12, 9, control.encode_bundle(9, [(10, b"<a/>"), (12, b"<b/>")])),
+    "keep-alive": (
+        wire.KEEP_ALIVE,
+        0x1_0000_0007,
+        0x1_0000_0005,
+        control.encode_keep_alive(control.KeepAlive(TIMES, 3, True, True, 0x1_0000_0005, 0x1_0000_0007)),
+    ),
+    "hole": (wire.CONTROL, 0, 0, control.encode_hole(control.Hole(3, 7, 9))),
+    "fragment": (wire.CONTROL, 12, 9, control.encode_fragment(4, 8, b"half")),
+    "prepared": (wire.CONTROL, 0, 0, control.encode_prepared(control.Prepared(4, 11))),
+    "message": (wire.CONTROL, 0, 0, control.encode_message(b"hi")),
+    "close": (wire.CLOSE, 0, 0, control.encode_close(control.Reason.BEHIND, b"")),
+}
+CHILD_BODIES = {
+    "acknowledgment": (wire.ACK, 5, 5, control.encode_acknowledgment(ACK)),
+    "nack": (
+        wire.NACK,
+        5,
+        0,
+        control.encode_nack(control.Nack(ACK, 0x1_0000_0009, [(0x1_0000_0005, 0x1_0000_0007)], [(0, 4)])),
+    ),
+    "prepare": (wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(4, b"//flight"))),
+}
+OPENINGS: dict[str, control.Opening] = {
+    "request": control.Request(
+        mode=0,
+        link=CHILD_LINK,
+        nonce=CHILD_NONCE,
+        cookie=COOKIE,
+        epoch=3,
+        start=control.Start.POSITION,
+        position=0x1_0000_0005,
+        room=1000,
+        clock=0x01020304,
+        stream=b"asdi",
+        query=b"//flight",
+        hello=b"hello",
+    ),
+    "challenge": control.Challenge(CHILD_NONCE, COOKIE),
+    "accept": control.Accept(CHILD_NONCE, PARENT_LINK, PARENT_NONCE, 3, 5, 9, 0x01020304, 1, b"welcome"),
+    "refuse": control.Refuse(CHILD_NONCE, control.Reason.FULL, b"try 192.0.2.1"),
+    "reset": control.Reset(PARENT_LINK),
+    "inquire": control.Inquire(CHILD_NONCE, COOKIE, b"level?"),
+    "answer": control.Answer(CHILD_NONCE, b"7"),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    name: str
+    data: bytes
+    seal: wire.Seal | None
+
+
+def sealed(name: str) -> bytes:
+    if name in BODIES:
+        flags, an, prev, body = BODIES[name]
+        return wire.encode_bound(TO_CHILD, 3, flags, an, prev, CHILD_LINK, body)
+    flags, an, prev, body = CHILD_BODIES[name]
+    return wire.encode_bound(TO_PARENT, 3, flags, an, prev, PARENT_LINK, body)
+
+
+def opening(name: str) -> bytes:
+    return wire.encode_open(*control.encode_opening(OPENINGS[name]))
+
+
+def samples() -> list[Sample]:
+    bound = [Sample(name, sealed(name), TO_CHILD) for name in BODIES]
+    bound += [Sample(name, sealed(name), TO_PARENT) for name in CHILD_BODIES]
+    plain = wire.encode_bound(None, 3, 0, 5, 3, CHILD_LINK, b"<flight/>")
+    return [*bound, Sample("data unsealed", plain, None), *(Sample(n, opening(n), None) for n in OPENINGS)]

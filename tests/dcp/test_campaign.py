@@ -1,0 +1,95 @@
+"""Seeded campaigns in virtual time. A failure prints its seed, and that seed repeats it exactly (docs/testing.md)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dcp import events
+from dcp.control import Reason
+from dcp.testing import Conditions
+from tests.dcp.campaign import Campaign
+from tests.dcp.diversity import Diversity
+from tests.dcp.world import World
+
+CHUNK = 25
+SOAK_SEEDS = 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 24, 4))
+def test_meshes_hand_over_the_stream_or_say_what_is_missing(first):
+    for seed in range(first, first + 4):
+        Campaign(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, SOAK_SEEDS, CHUNK))
+def test_meshes_soak(first):
+    for seed in range(first, first + CHUNK):
+        Campaign(seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 24, 4))
+def test_one_receiver_gets_everything_from_whoever_is_there(first):
+    for seed in range(first, first + 4):
+        Diversity(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, SOAK_SEEDS, CHUNK))
+def test_one_receiver_soak(first):
+    for seed in range(first, first + CHUNK):
+        Diversity(seed).run()
+
+
+@pytest.mark.parametrize("seed", [291, 301])
+def test_at_half_loss_the_one_sender_that_is_left_keeps_up_with_the_stream(seed):
+    """Found here: one lost packet held all that was sent after it in the window, and the stream fell behind."""
+    Diversity(seed).run()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_seed_repeats_exactly(seed):
+    first, second = Diversity(seed, duration=2.0).run(), Diversity(seed, duration=2.0).run()
+    assert first.sent == second.sent
+    assert first.world.net.steps == second.world.net.steps
+    assert [h.statistics() for h in first.world.hubs.values()] == [h.statistics() for h in second.world.hubs.values()]
+
+
+@pytest.mark.parametrize("senders", [2, 3, 4])
+@pytest.mark.parametrize("how", ["crash", "freeze"])
+def test_all_senders_but_one_die_and_nothing_is_late_or_asked_for(senders, how):
+    """Promise 2: no retransmission round and no wait for repair, only the network's delay."""
+    for seed in range(4):
+        rng = random.Random(seed)
+        world = World(seed, conditions=Conditions(delay=0.02))
+        living = [f"root{i}" for i in range(senders)]
+        for name in living:
+            world.root(name)
+        receiver = world.client("client", living)
+        world.run(0.5)
+        rng.shuffle(living)
+        doomed_at = {round(0.5 + rng.uniform(0, 0.5), 3): name for name in living[1:]}
+        late = 0.0
+        for an in range(1, 401):
+            published_at = world.net.now
+            for name in living:
+                world.publish(name, b"x" * rng.randrange(300), an=an)
+            while receiver.position < an:
+                world.net.run_until(world.net.now + 0.001)
+            late = max(late, world.net.now - published_at)
+            for when in [when for when in doomed_at if when <= world.net.now]:
+                name = doomed_at.pop(when)
+                getattr(world.net, how)((name, 1))
+                if how == "crash":
+                    living.remove(name)
+        world.run(7.0)
+        statistics = receiver.statistics(world.net.now)
+        assert not doomed_at
+        assert [an for an, _ in world.packets("client")] == list(range(1, 401)), f"seed {seed}"
+        assert (statistics.nacks, statistics.recovered, statistics.gaps) == (0, 0, 0), f"seed {seed}"
+        assert late < 0.0215, f"seed {seed}"
+        assert [event.reason for event in world.told("client", events.LinkLost)] == [Reason.SILENT] * (senders - 1)

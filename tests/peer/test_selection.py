@@ -1,0 +1,176 @@
+"""The cache of candidates and the two policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from peer.candidates import AVOIDANCE, CandidateCache, CandidateRecord, network_prefix
+from peer.messages import UNPLACED, PeerAt, PeerId, RefuseReason
+from peer.selection import RootWalk, ScoredSelection, Seeker, score
+
+ME = PeerId(b"me")
+
+
+def record(name: str, **changes) -> CandidateRecord:
+    host = f"10.0.{len(name)}.{ord(name[0]) % 250 + 1}"
+    plain = CandidateRecord(PeerId(name.encode()), (host, 4_000), 700, 1, 0.5, 2, 3, 2)
+    return replace(plain, **changes)
+
+
+def seeker(**changes) -> Seeker:
+    plain = Seeker(
+        has_children=False, choices=3, parent_hosts=frozenset(), parent_prefixes=frozenset(), coverage=lambda q: 1.0
+    )
+    return replace(plain, **changes)
+
+
+def cache_of(*records: CandidateRecord, limit: int = 64) -> CandidateCache:
+    cache = CandidateCache(ME, limit=limit, lifetime=60.0)
+    cache.add_records(records, 0.0)
+    return cache
+
+
+def eligible(cache: CandidateCache, now: float = 1.0, below: int = UNPLACED, exclude=()):
+    return {c.peer_id.decode() for c in cache.eligible(now, below=below, exclude=set(exclude))}
+
+
+def test_only_lower_levels_and_nobody_twice():
+    cache = cache_of(record("a", level=100), record("b", level=900), record("me"))
+    assert eligible(cache) == {"a", "b"}
+    assert eligible(cache, below=900) == {"a"}
+    assert eligible(cache, exclude=[PeerId(b"a")]) == {"b"}
+
+
+def test_old_candidates_are_forgotten():
+    assert eligible(cache_of(record("a")), now=61.0) == set()
+
+
+def test_a_refusal_keeps_us_away_for_its_time():
+    cache = cache_of(record("a", version=1))
+    cache.refused(PeerId(b"a"), RefuseReason.FULL, until=1.0 + AVOIDANCE[RefuseReason.FULL])
+    assert eligible(cache, now=2.9) == set()
+    assert eligible(cache, now=3.0) == {"a"}
+
+
+def test_a_newer_record_lifts_what_we_held_against_the_older_but_not_a_final_refusal():
+    cache = cache_of(record("a", version=1), record("b", version=1))
+    cache.failed(PeerId(b"a"), now=1.0)
+    cache.refused(PeerId(b"b"), RefuseReason.POLICY, until=301.0)
+    cache.add_records([record("a", version=1), record("b", version=1)], 2.0)
+    assert eligible(cache, now=2.0) == set()
+    cache.add_records([record("a", version=2), record("b", version=2)], 2.0)
+    assert eligible(cache, now=2.0) == {"a"}
+
+
+def test_an_older_record_changes_nothing():
+    cache = cache_of(record("a", version=5, level=700))
+    cache.add_records([record("a", version=4, level=5)], 1.0)
+    assert cache.find(PeerId(b"a")).level == 700
+
+
+def test_silence_counts_double_each_time():
+    cache = cache_of(record("a"))
+    until = []
+    for _ in range(5):
+        cache.failed(PeerId(b"a"), now=0.0)
+        until.append(cache.find(PeerId(b"a")).avoid_until)
+    assert until == [5.0, 10.0, 20.0, 40.0, 40.0]
+
+
+def test_hearsay_does_not_move_a_peer_that_we_have_a_record_of():
+    cache = cache_of(record("a"))
+    before = cache.find(PeerId(b"a")).address
+    cache.add_hearsay([PeerAt(PeerId(b"a"), ("198.51.100.1", 9), 5)], teller=None, now=1.0)
+    assert cache.find(PeerId(b"a")).address == before
+    assert cache.find(PeerId(b"a")).level == 700
+
+
+def test_hearsay_about_ourselves_or_nonsense_levels_is_dropped():
+    cache = cache_of()
+    cache.add_hearsay(
+        [PeerAt(ME, ("10.0.0.1", 1), 5), PeerAt(PeerId(b"x"), ("10.0.0.1", 1), UNPLACED)], teller=None, now=0
+    )
+    assert len(cache) == 0
+
+
+def test_the_cache_is_bounded_and_keeps_roots():
+    cache = cache_of(record("root", is_root=True, level=0), limit=8)
+    for index in range(100):
+        cache.add_records([record(f"p{index}")], float(index))
+    assert len(cache) == 8
+    assert cache.evicted == 93
+    assert cache.find(PeerId(b"root")) is not None
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"hops": 1}, {"hops": 2}),
+        ({"load": 0.1}, {"load": 0.9}),
+        ({"query": b"all"}, {"query": b"none"}),
+        ({"address": ("10.9.9.9", 1)}, {"address": ("10.1.1.1", 1)}),  # the host of a parent
+        ({"address": ("10.1.1.2", 1)}, {"address": ("10.1.1.1", 1)}),  # its network is better than its host
+        ({"address": ("10.9.9.9", 1)}, {"address": ("10.1.1.2", 1)}),
+    ],
+)
+def test_what_makes_a_candidate_better(better, worse):
+    who = seeker(
+        parent_hosts=frozenset({"10.1.1.1"}),
+        parent_prefixes=frozenset({network_prefix("10.1.1.1")}),
+        coverage=lambda query: 0.0 if query == b"none" else 1.0,
+    )
+    cache = cache_of(record("a", **better), record("b", **worse))
+    assert score(cache.find(PeerId(b"a")), who) < score(cache.find(PeerId(b"b")), who)
+
+
+def test_a_short_round_trip_is_better():
+    cache = cache_of(record("a"), record("b"))
+    cache.answered(PeerId(b"a"), round_trip=0.01, now=1.0)
+    cache.answered(PeerId(b"b"), round_trip=0.2, now=1.0)
+    assert score(cache.find(PeerId(b"a")), seeker()) < score(cache.find(PeerId(b"b")), seeker())
+
+
+def test_prefixes_of_both_families():
+    assert network_prefix("192.0.2.1") == network_prefix("192.0.2.99") != network_prefix("192.0.3.1")
+    assert network_prefix("2001:db8:1::1") == network_prefix("2001:db8:1:2::9") != network_prefix("2001:db8:2::1")
+
+
+def choices(policy, cache, who, count=300):
+    rng = Random(5)
+    able = cache.eligible(1.0, below=UNPLACED, exclude=set())
+    return [policy.choose(able, who, rng).peer_id.decode() for _ in range(count)]
+
+
+def test_the_scored_choice_is_the_best_of_a_few_random_ones():
+    cache = cache_of(*(record(f"p{hops:02}", hops=hops) for hops in range(20)))
+    picked = choices(ScoredSelection(), cache, seeker(choices=3))
+    assert len(set(picked)) > 8, "a crowd does not fall on one peer"
+    assert sum(int(name[1:]) for name in picked) / len(picked) < 6, "and stays near the root"
+    narrow = choices(ScoredSelection(), cache, seeker(choices=20))
+    assert set(narrow) == {"p00"}
+
+
+def test_a_full_candidate_is_the_last_resort_and_slots_for_repair_are_for_peers_with_children():
+    cache = cache_of(record("full", free=0, free_for_repair=1, hops=0), record("open", hops=9))
+    assert set(choices(ScoredSelection(), cache, seeker())) == {"open"}
+    assert set(choices(ScoredSelection(), cache, seeker(has_children=True))) == {"full"}
+    only = cache_of(record("full", free=0))
+    assert set(choices(ScoredSelection(), only, seeker())) == {"full"}
+
+
+def test_the_walk_goes_from_the_roots_down():
+    cache = cache_of(record("root", is_root=True, level=0, hops=0))
+    walk = RootWalk()
+    assert set(choices(walk, cache, seeker())) == {"root"}
+    cache.add_hearsay([PeerAt(PeerId(b"kid"), ("10.3.3.3", 1), 600)], teller=cache.find(PeerId(b"root")), now=1.0)
+    assert set(choices(walk, cache, seeker())) == {"root"}
+    cache.refused(PeerId(b"root"), RefuseReason.FULL, until=3.0)
+    assert set(choices(walk, cache, seeker())) == {"kid"}
+
+
+def test_no_candidate_no_choice():
+    assert ScoredSelection().choose([], seeker(), Random(1)) is None
+    assert RootWalk().choose([], seeker(), Random(1)) is None

@@ -1,0 +1,56 @@
+"""One Spark session for all tests of the pipeline; they share an xdist group, so that it is one process, too."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from pipeline.flights import Feed
+
+# The JVM lives for a minute: it is not worth compiling much.
+QUICK = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+# The same for commands that tests run.
+SHORT_LIVED = [word for key, value in QUICK.items() for word in ("--conf", f"{key}={value}")]
+NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from pipeline.session import open_session
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own, of its libraries and sockets: not ours to mend
+        session = open_session("local[2]", name="tests", options=QUICK)
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def raw_hours(tmp_path_factory) -> Path:
+    """Two hours of the feed in two files, across midnight and the end of a month."""
+    directory = tmp_path_factory.mktemp("raw")
+    feed = Feed()
+    midnight = 1_796_083_200  # 2026-12-01 00:00 UTC
+    for name, begin in [("asdi-2026-11-30.txt", midnight - 3600), ("asdi-2026-12-01.txt", midnight)]:
+        lines = [line.text for line in feed.lines(begin, begin + 3600)]
+        (directory / name).write_bytes("".join(f"{line} \r\n" for line in lines).encode())
+    return directory
+
+
+@pytest.fixture(scope="session")
+def archive_path(spark, raw_hours, tmp_path_factory) -> Path:
+    """Those two hours as an archive. Tests read it and do not change it."""
+    from pipeline.ingest import ingest
+
+    path = tmp_path_factory.mktemp("archive")
+    ingest(spark, [str(raw_hours)], path, chunk_bytes=100_000)
+    return path

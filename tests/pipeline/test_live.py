@@ -1,0 +1,128 @@
+"""The streaming source on a packet log: exactly once into the archive, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from peer.packetlog import Gap, LogConfig, Packet, Writer
+from pipeline.archive import Archive
+from pipeline.archive_jobs import read, verify
+from pipeline.flights import Feed
+from pipeline.live import is_written, recorder_command, root_command
+from pipeline.record import describe, record
+from tests.pipeline.asdi_lines import GOLDEN
+from tests.pipeline.conftest import NOON
+
+spark_test = [
+    pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore"),
+]  # fmt: skip
+
+
+def with_spark(test):
+    for mark in spark_test:
+        test = mark(test)
+    return test
+
+
+def entries(count, start=NOON):
+    packets = []
+    for packet in Feed().packets(start):
+        packets.append(Packet(packet.an, packet.time * 1_000_000, packet.payload))
+        if len(packets) == count:
+            return packets
+    return packets
+
+
+def test_describe_knows_every_type():
+    for line, xml in GOLDEN.items():
+        kind, flight = describe(xml.encode())
+        expected = {"RT": "message", "BZ": "message"}.get(line[16:18], line[16:18])
+        assert kind == expected
+        if kind not in {"HB", "message"}:
+            assert flight == line[19:].split()[0].split("/")[0]
+    assert describe(b'<?xml version="1.0"?><ns5:NasFlight xmlns:ns5="u"/>') == ("NasFlight", None)
+    assert describe(b"nothing") == ("unknown", None)
+
+
+def test_commands_to_the_mesh(tmp_path):
+    command = recorder_command("asdi", tmp_path, query="/flight", bootstrap="a:1,b:2")
+    assert command[2:8] == ["peer", "record", "--roots-key", "asdi", "--out", str(tmp_path)]
+    assert command[8:] == ["--query", "/flight", "--bootstrap", "a:1", "--bootstrap", "b:2"]
+    command = root_command("asdi", tmp_path, speed=10, from_time=1.5, to_time=None, more=[])
+    source = f"archive:{tmp_path}?from=1.500000"
+    assert command[3:] == ["root", "--roots-key", "asdi", "--feed", source, "--speed", "10"]
+
+
+def test_is_written(tmp_path):
+    assert not is_written(tmp_path)
+    with Writer(tmp_path):
+        assert is_written(tmp_path)
+    assert not is_written(tmp_path)
+
+
+@with_spark
+def test_record_is_exactly_once_over_restarts(spark, tmp_path):
+    log, out, checkpoint = tmp_path / "log", tmp_path / "archive", tmp_path / "checkpoint"
+    progress = tmp_path / "progress.jsonl"
+    options = {"log": str(log), "maxRecords": "700"}
+    packets = entries(2500)
+    gap = Gap(packets[-1].an, packets[-1].an + 10, packets[-1].time_us)
+
+    def once():
+        record(spark, options, out, checkpoint, stream="asdi", once=True, progress=progress).awaitTermination()
+
+    with Writer(log, LogConfig(max_segment_bytes=100_000)) as writer:
+        writer.append(packets[:1000])
+    once()
+    assert read(spark, Archive(out)).count() == 1000
+    once()  # nothing new
+    with Writer(log) as writer:
+        writer.append(packets[900:])
+        writer.append([gap])
+    once()
+    rows = read(spark, Archive(out)).orderBy("an").collect()
+    assert [(row.an, bytes(row.xml)) for row in rows if row.xml is not None] == [(p.an, p.payload) for p in packets]
+    assert [(row.after, row.an, row.type) for row in rows if row.xml is None] == [(gap.after, gap.until, "gap")]
+    assert {row.type for row in rows} >= {"TZ", "HB", "gap"}
+    found = verify(spark, Archive(out))
+    assert (found.problems, found.packets, found.gaps) == ([], 2500, 1)
+    for _ in range(200):  # Spark tells its listeners in its own time
+        events = [json.loads(line) for line in progress.read_text().splitlines()]
+        if sum(event["event"] == "ended" for event in events) == 3:
+            break
+        time.sleep(0.1)
+    batches = [event["numInputRows"] for event in events if event["event"] == "progress" and event["numInputRows"]]
+    assert sum(batches) == 2501
+    assert max(batches) <= 700
+
+
+@with_spark
+def test_a_batch_that_is_run_again_changes_nothing(spark, tmp_path):
+    """Killed after the archive's commit and before Spark's: the batch comes again."""
+    from pipeline.record import write_batch
+    from pipeline.source import COLUMNS
+
+    rows = [(n, n, None, b"<flight/>", None) for n in range(10)]
+    frame = spark.createDataFrame(rows, COLUMNS.replace("time TIMESTAMP", "time STRING"))
+    frame = frame.selectExpr("position", "an", "timestamp_seconds(an) AS time", "xml", "after")
+    archive = Archive(tmp_path)
+    assert write_batch(frame, archive, "asdi", "key").details == {"rows": 10}
+    assert write_batch(frame, archive, "asdi", "key") is None
+    assert read(spark, archive).count() == 10
+
+
+@with_spark
+def test_lost_positions_are_told(spark, tmp_path):
+    log = tmp_path / "log"
+    with Writer(log, LogConfig(max_segment_bytes=2_000, max_log_bytes=4_000)) as writer:
+        writer.append([Packet(n, n, bytes(100)) for n in range(20)])
+        record(spark, {"log": str(log)}, tmp_path / "a", tmp_path / "c", stream="x", once=True).awaitTermination()
+        writer.append([Packet(n, n, bytes(100)) for n in range(20, 200)])
+    with pytest.raises(Exception, match="retention was too short"):
+        record(spark, {"log": str(log)}, tmp_path / "a", tmp_path / "c", stream="x", once=True).awaitTermination()
+    options = {"log": str(log), "failOnDataLoss": "false"}
+    record(spark, options, tmp_path / "a", tmp_path / "c", stream="x", once=True).awaitTermination()
+    assert read(spark, Archive(tmp_path / "a")).agg({"an": "max"}).first()[0] == 199

@@ -1,0 +1,127 @@
+"""The switch's answers against libxml2's own, query by query, over random documents, queries and changes.
+
+No number in these documents is one that libxml2 reads otherwise than XPath 1.0 asks; those are in test_numerals.py.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from lxml import etree
+
+from tests.xmlswitch.generate import NAMESPACES, QueryMaker, document
+from xmlswitch import Query, Switch, parse_document
+
+
+def oracle(text: str, root: etree._Element, namespaces: dict[str, str]) -> bool:
+    return bool(etree.XPath(f"boolean({text})", namespaces=namespaces or None)(root))
+
+
+def run(seed: int, *, kind: str, queries: int, documents: int, churn: int, namespaces: bool, structural: bool) -> None:
+    rng = random.Random(seed)
+    bound = NAMESPACES if namespaces else {}
+    maker = QueryMaker(rng, namespaces=namespaces, structural=structural)
+    switch: Switch[Query] = Switch()
+    held: list[Query] = []
+    for number in range(queries):
+        held.append(Query.parse(maker.query(), bound))
+        switch.add_link(number)
+        switch.subscribe(number, held[number])
+    for _ in range(documents):
+        packet = document(rng, kind)
+        root = parse_document(packet)
+        matched = switch.match(packet)
+        for number, query in enumerate(held):
+            expected = oracle(query.text, root, bound)
+            assert (number in matched) == expected, f"seed {seed}: {query.text} on {packet.decode()}"
+        for number in rng.sample(range(queries), churn):
+            switch.unsubscribe(number, held[number])
+            held[number] = Query.parse(maker.query(), bound)
+            switch.subscribe(number, held[number])
+    assert switch.stats().cut_off == 0
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_shape_of_query(seed):
+    run(seed, kind="any", queries=60, documents=8, churn=0, namespaces=False, structural=False)
+
+
+@pytest.mark.parametrize("seed", range(100, 118))
+def test_queries_come_and_go(seed):
+    run(seed, kind="any", queries=50, documents=12, churn=8, namespaces=False, structural=False)
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_namespaces(seed):
+    run(seed, kind="namespaces", queries=60, documents=10, churn=4, namespaces=True, structural=False)
+
+
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_structure_alone(seed):
+    run(seed, kind="recursive", queries=150, documents=10, churn=10, namespaces=False, structural=True)
+
+
+@pytest.mark.parametrize("seed", range(400, 408))
+def test_many_packets_of_few_shapes(seed):
+    """Shapes that come again are matched without a parse: the answers must be the same."""
+    run(seed, kind="flight", queries=80, documents=40, churn=2, namespaces=False, structural=False)
+
+
+@pytest.mark.parametrize("seed", range(500, 505))
+def test_crowds_under_one_path(seed):
+    """So many conditions on the same few values that lists spill into tables."""
+    rng = random.Random(seed)
+    switch: Switch[Query] = Switch()
+    held: dict[int, str] = {}
+
+    def new() -> str:
+        parts = [
+            rng.choice(
+                [
+                    f"/a/c/d {rng.choice(['<', '<=', '>', '>=', '=', '!='])} {rng.randint(0, 120)}",
+                    f"/a/b = 'x{rng.randint(1, 30)}'",
+                    f"starts-with(/a/b, 'x{rng.randint(1, 3)}')",
+                    f"contains(/a/b, '{rng.randint(1, 9)}')",
+                    f"not(/a/c/d > {rng.randint(0, 120)})",
+                    f"not(/a/c/b = '{rng.randint(0, 5)}')",
+                    f"/a/c/@x != '{rng.choice(['1', '2', 'x'])}'",
+                    f"//b > {rng.randint(0, 5)}",
+                    "not(/a/c/speed)",
+                    f"/a[b = 'x{rng.randint(1, 30)}']/c[d > {rng.randint(0, 120)} and b < {rng.randint(0, 5)}]",
+                    f"string-length(/a/c/speed) != {rng.randint(0, 1)}",
+                ]
+            )
+            for _ in range(rng.randint(1, 3))
+        ]
+        return f" {rng.choice(['and', 'and', 'or'])} ".join(parts)
+
+    for number in range(400):
+        held[number] = new()
+        switch.add_link(number)
+        switch.subscribe(number, Query.parse(held[number]))
+    for _ in range(25):
+        packet = document(rng, "flight")
+        root = parse_document(packet)
+        matched = switch.match(packet)
+        for number, text in held.items():
+            assert (number in matched) == oracle(text, root, {}), f"seed {seed}: {text} on {packet.decode()}"
+        for number in rng.sample(range(400), 30):
+            switch.unsubscribe(number, Query.parse(held[number]))
+            held[number] = new()
+            switch.subscribe(number, Query.parse(held[number]))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10_000, 12_000))
+def test_long_campaign(seed):
+    rng = random.Random(seed)
+    run(
+        seed,
+        kind="any",
+        queries=rng.choice([20, 100, 300]),
+        documents=20,
+        churn=rng.choice([0, 5, 15]),
+        namespaces=False,
+        structural=rng.random() < 0.3,
+    )

@@ -1,0 +1,119 @@
+"""The one XML parser of the project: bytes from anybody to an lxml tree, or `MalformedDocument` with rule and place.
+
+Refused: a DOCTYPE of any kind, entities beyond the five, more than one document, what is not well-formed, what breaks a
+limit. Kept as the parser gives them: comments, processing instructions, white space. CDATA sections are text. White
+space before the XML declaration, which feeds send, is forgiven.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from lxml import etree
+
+from xmlswitch.errors import MalformedDocument, Rule
+from xmlswitch.limits import DOCUMENT_LIMITS, DocumentLimits
+
+_WHITE_SPACE = b" \t\r\n"
+# The prolog up to a DOCTYPE: declaration, comments and processing instructions may stand before it.
+_DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?(?:(?!\?>).)*+\?>|<!--(?:(?!-->).)*+-->)*+<!DOCTYPE", re.DOTALL)
+_PLAIN_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["'](?:utf-8|us-ascii)["']""", re.IGNORECASE)
+_MIN_BYTES_A_LEVEL = 7  # <a></a>
+
+
+def _parser() -> Any:
+    return etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=False, recover=False
+    )
+
+
+# One parser for all packets: making one costs more than parsing a flight. lxml copies it for other threads.
+_PARSER = _parser()
+
+
+def parse_document(packet: bytes, limits: DocumentLimits = DOCUMENT_LIMITS) -> Any:
+    """The root element of the packet's document."""
+    if packet[:1] != b"<":
+        packet = packet.lstrip(_WHITE_SPACE)
+    if len(packet) > limits.max_bytes:
+        raise MalformedDocument(Rule.SIZE, f"{len(packet)} bytes, at most {limits.max_bytes} are taken")
+    if not packet:
+        raise MalformedDocument(Rule.EMPTY, "no document in the packet")
+    suspicious = b"<!DOCTYPE" in packet or not _is_plainly_encoded(packet)
+    if suspicious and (found := _DOCTYPE.match(packet)):
+        _refuse_doctype(packet, found.end() - len(b"<!DOCTYPE"))
+    try:
+        root = etree.fromstring(packet, _PARSER)
+    except etree.XMLSyntaxError as error:
+        raise _malformed(error) from None
+    except (ValueError, LookupError) as error:  # lxml's own refusals, of encodings it can't look up
+        raise MalformedDocument(Rule.ENCODING, str(error)) from None
+    # An encoding in which `<` is not the byte 0x3c hides a DOCTYPE from the search above, not from the parser.
+    if suspicious and root.getroottree().docinfo.internalDTD is not None:
+        _refuse_doctype(packet, 0)
+    _check_limits(root, packet, limits)
+    return root
+
+
+def _is_plainly_encoded(packet: bytes) -> bool:
+    head = packet[:120]
+    return head[:1] == b"<" and (b"encoding" not in head or _PLAIN_ENCODING.match(head) is not None)
+
+
+def _refuse_doctype(packet: bytes, offset: int) -> None:
+    line = packet.count(b"\n", 0, offset) + 1
+    column = offset - (packet.rfind(b"\n", 0, offset) + 1) + 1
+    raise MalformedDocument(Rule.DOCTYPE, "a document type declaration is refused, whatever is in it", line, column)
+
+
+def _malformed(error: etree.XMLSyntaxError) -> MalformedDocument:
+    line, column = error.position
+    log = getattr(error, "error_log", None)
+    name = log[0].type_name if log else ""
+    if "ENTITY" in name or "entity" in str(error).lower():
+        rule = Rule.ENTITY
+    elif "ENCODING" in name or "encoding" in str(error):
+        rule = Rule.ENCODING
+    elif "depth" in str(error).lower():
+        rule = Rule.DEPTH
+    else:
+        rule = Rule.WELL_FORMED
+    detail = re.sub(r", line \d+, column \d+.*", "", error.msg or "not well-formed", flags=re.DOTALL)
+    return MalformedDocument(rule, detail, max(line, 0), max(column, 0))
+
+
+def _check_limits(root: Any, packet: bytes, limits: DocumentLimits) -> None:
+    """Each check runs only when the packet has bytes enough to break its limit: small packets pay nothing."""
+    size = len(packet)
+    if size > _MIN_BYTES_A_LEVEL * limits.max_depth:
+        deep = _deeper_than(limits.max_depth)(root)
+        if deep:
+            raise MalformedDocument(
+                Rule.DEPTH, f"elements nested more than {limits.max_depth} deep", deep[0].sourceline, 1
+            )
+    if packet.count(b"=") > limits.max_attributes:
+        for element in root.iter("*"):
+            if len(element.attrib) > limits.max_attributes:
+                detail = f"{len(element.attrib)} attributes on one element, at most {limits.max_attributes} are taken"
+                raise MalformedDocument(Rule.ATTRIBUTES, detail, element.sourceline, 1)
+    if size > limits.max_attribute_chars:
+        for value in _ATTRIBUTES(root):
+            if len(value) > limits.max_attribute_chars:
+                detail = f"an attribute of {len(value)} characters, at most {limits.max_attribute_chars} are taken"
+                raise MalformedDocument(Rule.ATTRIBUTE_SIZE, detail, value.getparent().sourceline, 1)
+    if size > limits.max_text_chars:
+        for value in _TEXTS(root):
+            if len(value) > limits.max_text_chars:
+                detail = f"a text of {len(value)} characters, at most {limits.max_text_chars} are taken"
+                raise MalformedDocument(Rule.TEXT_SIZE, detail, value.getparent().sourceline, 1)
+
+
+_ATTRIBUTES = etree.XPath("//@*")
+_TEXTS = etree.XPath("//text()")
+
+
+@lru_cache(maxsize=8)
+def _deeper_than(depth: int) -> Any:
+    return etree.XPath("/*" * (depth + 1))

@@ -1,0 +1,513 @@
+"""The index: conjunctions of many queries, found together.
+
+Every conjunction is kept in one of three places, and moves when its place gets crowded:
+
+- at an anchor (`columns`): a short list under a rare value;
+- in a group's list (`paths`): the few conjunctions that require just these paths;
+- in masks, by slot: the crowd. Groups let slots through, tables of values rule slots out, and what is left holds.
+
+Where a conjunction is only necessary in this document (a branching path has several nodes; a part can't be indexed) the
+query itself is evaluated, for those links only that nothing else has settled. Negative conditions rule nothing out
+there: they are exact only where the paths are unique.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xmlswitch.atoms import Column, Conjunction, Linear, holds_on_absent
+from xmlswitch.automaton import Automaton
+from xmlswitch.columns import Anchor, ColumnEntry
+from xmlswitch.entries import Entry, EntryKey, Literal
+from xmlswitch.paths import Group, GroupTree, Journal, PathEntry
+from xmlswitch.tables import RowBudget, Table
+
+if TYPE_CHECKING:
+    from xmlswitch.limits import IndexLimits
+    from xmlswitch.query import Query
+    from xmlswitch.values import Values
+    from xmlswitch.walk import Findings
+
+
+_MIN_ANCHORED = 12  # conditions on a column before looking its value up pays
+_MAX_YOUNG = 16
+_MIN_RESTING = 256
+_MAX_NEW_GROUPS = 4096
+_MAX_DIRECT = 3  # a group's members beyond so many share the work in the tables
+
+
+@dataclass(slots=True)
+class Structure:
+    """What a document's structure alone settles: node counts, satisfied groups, and the mask they let through."""
+
+    counts: dict[PathEntry, int]
+    groups: list[Group]
+    base: int
+
+
+class Index:
+    """`add` and `remove` conjunctions for links; `candidates` for a document."""
+
+    def __init__(self, limits: IndexLimits) -> None:
+        self.limits = limits
+        self.automaton = Automaton(limits.max_states)
+        self.journal = Journal()
+        self.layout = 0  # changes when a walk would find other columns, or other paths worth counting
+        self.standing = 0  # changes when a path's groups do
+        self.budget = RowBudget(limits.max_row_bytes_floor)
+        self.entries: dict[EntryKey, Entry] = {}
+        self._paths: dict[Linear, PathEntry] = {}
+        self._serials = itertools.count(1)
+        self._tree = GroupTree()
+        self.new_groups: list[Group] = []  # of several paths, in the order they came; a new layout when it starts anew
+        self._always = Group()  # of conjunctions that require no path
+        self._by_slot: list[Entry | None] = []
+        self._free: list[int] = []
+        self._resting: list[int] = []
+        self._young: dict[Entry, None] = {}
+        self._link_bits: dict[int, int] = {}
+        self._verify_bits = 0
+        self._value_bits = 0  # slots with conditions on values or on absence
+        self._counts: dict[ColumnEntry, None] = {}  # columns of count()
+        self._on_absent: dict[ColumnEntry, None] = {}
+
+    # --- conjunctions come and go ---
+
+    def add(self, query: Query, link: int) -> None:
+        for conjunction in query.plan.conjunctions:
+            key = _key(conjunction, query)
+            entry = self.entries.get(key)
+            if entry is None:
+                entry = self.entries[key] = self._bound(key)
+                self.budget.limit += self.limits.max_row_bytes_a_query
+                self._place(entry)
+            entry.owners[link] = entry.owners.get(link, 0) + 1
+            entry.links |= 1 << link
+            if entry.slot >= 0:
+                self._link_bits[link] = self._link_bits.get(link, 0) | 1 << entry.slot
+
+    def remove(self, query: Query, link: int) -> None:
+        for conjunction in query.plan.conjunctions:
+            key = _key(conjunction, query)
+            entry = self.entries[key]
+            entry.owners[link] -= 1
+            if entry.owners[link]:
+                continue
+            del entry.owners[link]
+            entry.links &= ~(1 << link)
+            if entry.slot >= 0:
+                self._link_bits[link] &= ~(1 << entry.slot)
+                if not self._link_bits[link]:
+                    del self._link_bits[link]
+            if not entry.owners:
+                del self.entries[key]
+                self._unplace(entry)
+                self._release(entry)
+                self.budget.limit -= self.limits.max_row_bytes_a_query
+
+    def _bound(self, key: EntryKey) -> Entry:
+        """A new entry, its atoms bound to paths and columns."""
+        conjunction = key[0]
+        literals: list[Literal] = []
+        for atom, positive in sorted(conjunction.literals, key=lambda pair: not pair[1]):
+            path = self._path(atom.path)
+            column = self._column(path, atom.column) if atom.column is not None else None
+            if column is not None and atom.column is not None and holds_on_absent(atom.column, atom.test):
+                column.on_absent += 1
+                self._on_absent[column] = None
+            literals.append(Literal(path, column, atom.test, positive))
+        required = frozenset(self._paths[a.path] for a, positive in conjunction.literals if positive and a.needs_path)
+        unique = [self._path(path) for path in sorted(conjunction.unique)]
+        entry = Entry(key, literals, unique, required)
+        for path in self._watched(entry):
+            path.watched += 1
+            self.layout += path.watched == 1
+        return entry
+
+    def _release(self, entry: Entry) -> None:
+        for path in self._watched(entry):
+            path.watched -= 1
+            self.layout += path.watched == 0
+        for literal in entry.literals:
+            column = literal.column
+            if column is not None:
+                if holds_on_absent(column.column, literal.test):
+                    column.on_absent -= 1
+                    if not column.on_absent:
+                        del self._on_absent[column]
+                self._release_column(column)
+            self._release_path(literal.path)
+        for path in entry.unique:
+            self._release_path(path)
+
+    def _watched(self, entry: Entry) -> Iterable[PathEntry]:
+        """The paths that must be counted for this entry: where they may be several, and where only presence counts."""
+        yield from entry.unique
+        if not entry.is_structural:
+            for literal in entry.literals:
+                if literal.column is None or literal.column.is_count:
+                    yield literal.path
+
+    def _path(self, path: Linear) -> PathEntry:
+        entry = self._paths.get(path)
+        if entry is None:
+            entry = self._paths[path] = PathEntry(path, next(self._serials))
+            self.automaton.add(entry)
+            self.layout += 1
+        entry.refs += 1
+        return entry
+
+    def _release_path(self, entry: PathEntry) -> None:
+        entry.refs -= 1
+        if not entry.refs:
+            del self._paths[entry.path]
+            self.automaton.remove(entry)
+            self.layout += 1
+
+    def _column(self, path: PathEntry, column: Column) -> ColumnEntry:
+        entry = path.columns.get(column)
+        if entry is None:
+            entry = path.columns[column] = ColumnEntry(column, path, self.budget, self.limits.max_value_memo)
+            path.sort_columns()
+            if entry.is_count:
+                self._counts[entry] = None
+            self.layout += 1
+        entry.refs += 1
+        return entry
+
+    def _release_column(self, entry: ColumnEntry) -> None:
+        entry.refs -= 1
+        if not entry.refs:
+            path = entry.path
+            del path.columns[entry.column]
+            path.sort_columns()
+            self._counts.pop(entry, None)
+            self.layout += 1
+
+    # --- places ---
+
+    def _place(self, entry: Entry) -> None:
+        closed: list[Anchor] = []
+        best: Anchor | None = None
+        for anchor in self._anchors(entry):
+            if anchor.is_open:
+                if best is None or _preference(anchor) < _preference(best):
+                    best = anchor
+            else:
+                closed.append(anchor)
+        if best is not None:
+            best.column.keep(best)
+            best.entries.append(entry)
+            entry.anchor = best
+            return
+        for anchor in closed:
+            anchor.spilled += 1
+        entry.spilled = closed
+        self._place_in_group(entry)
+        # An anchor that was just found full is closed now: its crowd goes where crowds cost least.
+        for anchor in closed:
+            waiting, anchor.entries = anchor.entries, []
+            for other in waiting:
+                other.anchor = None
+                self._place(other)
+
+    def _anchors(self, entry: Entry) -> Iterable[Anchor]:
+        for literal in entry.literals:
+            if literal.column is None or literal.test is None or not literal.positive:
+                continue
+            if literal.column.refs < _MIN_ANCHORED or literal.column.is_count:
+                continue
+            anchor = literal.column.anchor(literal.test) if literal.path in entry.required else None
+            if anchor is not None:
+                yield anchor
+
+    def _place_in_group(self, entry: Entry) -> None:
+        group = self._group(entry.required)
+        entry.group = group
+        if entry.is_structural:
+            self._to_masks(entry, group)
+            return
+        if group.spilled:
+            self._defer(entry)
+            return
+        group.direct.append(entry)
+        if len(group.direct) == 1:
+            self.standing += 1
+        if len(group.direct) > _MAX_DIRECT:
+            group.spilled = True
+            waiting, group.direct = group.direct, []
+            self.standing += 1
+            for other in waiting:
+                self._defer(other)
+
+    def _defer(self, entry: Entry) -> None:
+        """Tables take conjunctions in batches; until one is full its members are checked one by one."""
+        entry.group = None
+        self._young[entry] = None
+        if len(self._young) < _MAX_YOUNG:
+            return
+        young, self._young = self._young, {}
+        touched: set[Table] = set()
+        for other in young:
+            group = self._group(other.required)
+            group.spilled = True
+            other.group = group
+            self._to_masks(other, group)
+            touched.update(
+                table for literal in other.literals if literal.column is not None for table in literal.column.tables
+            )
+        for table in touched:
+            table.seal()
+
+    def _group(self, paths: frozenset[PathEntry]) -> Group:
+        if not paths:
+            return self._always
+        if len(paths) == 1:
+            return next(iter(paths)).group
+        group = self._tree.groups.get(paths)
+        if group is None:
+            group = Group(paths)
+            self._tree.add(group)
+            if len(self.new_groups) >= _MAX_NEW_GROUPS:
+                self.new_groups.clear()
+                self.layout += 1
+            self.new_groups.append(group)
+            for path in paths:
+                path.many += 1
+            self.standing += 1
+        return group
+
+    def _to_masks(self, entry: Entry, group: Group) -> None:
+        if self._free:
+            slot = heapq.heappop(self._free)
+        else:
+            slot = len(self._by_slot)
+            self._by_slot.append(None)
+        bit = 1 << slot
+        entry.slot = slot
+        self._by_slot[slot] = entry
+        group.bits |= bit
+        self.journal.note(group, slot, True)
+        for literal in entry.literals:
+            if literal.column is not None and literal.test is not None:
+                literal.column.add(slot, literal.test, literal.positive)
+            elif not literal.positive:
+                literal.path.negative_bits |= bit
+        if not entry.is_structural:
+            self._value_bits |= bit
+        for path in entry.unique:
+            path.unique_bits |= bit
+        if entry.always_verified:
+            self._verify_bits |= bit
+        for link in entry.owners:
+            self._link_bits[link] = self._link_bits.get(link, 0) | bit
+
+    def _unplace(self, entry: Entry) -> None:
+        if entry.anchor is not None:
+            anchor = entry.anchor
+            anchor.entries.remove(entry)
+            if not anchor.entries and not anchor.spilled:
+                anchor.column.drop(anchor)
+            return
+        for anchor in entry.spilled:
+            anchor.spilled -= 1
+            if not anchor.entries and not anchor.spilled:
+                anchor.column.drop(anchor)
+        group = entry.group
+        if group is None:
+            del self._young[entry]
+            return
+        if entry.slot < 0:
+            group.direct.remove(entry)
+            self.standing += not group.direct
+        else:
+            self._out_of_masks(entry, group)
+        if group.is_empty:
+            group.spilled = False
+            if len(group.paths) > 1:
+                self._tree.remove(group)
+                for path in group.paths:
+                    path.many -= 1
+                self.standing += 1
+
+    def _out_of_masks(self, entry: Entry, group: Group) -> None:
+        slot = entry.slot
+        keep = ~(1 << slot)
+        group.bits &= keep
+        self.journal.note(group, slot, False)
+        for literal in entry.literals:
+            if literal.column is not None:
+                literal.column.remove(slot)
+            elif not literal.positive:
+                literal.path.negative_bits &= keep
+        for path in entry.unique:
+            path.unique_bits &= keep
+        self._verify_bits &= keep
+        self._value_bits &= keep
+        self._by_slot[slot] = None
+        self._resting.append(slot)
+        if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
+            self._wake_slots()
+
+    def _wake_slots(self) -> None:
+        """Rows still rule on slots that were given up; without rows the slots are good for others."""
+        for path in self._paths.values():
+            for column in path.columns.values():
+                for table in column.tables:
+                    table.drop_rows()
+        for slot in self._resting:
+            heapq.heappush(self._free, slot)
+        self._resting.clear()
+
+    # --- documents ---
+
+    def structure(self, findings: Findings, wanted: int = 0) -> Structure:
+        """What the walk's hits settle; no more than it takes to know that every link of `wanted` matches."""
+        counts: dict[PathEntry, int] = {}
+        live: set[PathEntry] = set()
+        journal, standing = self.journal, self.standing
+        end = journal.end
+        base = self._always.bits
+        for accept, number in findings.hits.items():
+            for path in accept.watched:
+                counts[path] = counts.get(path, 0) + number
+            if accept.standing != standing:
+                accept.look_for_lists(standing)
+            if accept.live:
+                live.update(accept.live)
+            mask = accept.mask
+            base |= mask.known if mask.read == end else mask.bits(journal)
+        groups = [self._always] if self._always.direct else []
+        if live and wanted:
+            sure = base & ~self._value_bits & ~self._unsure(counts)
+            if self._links_of(sure, wanted) == wanted:
+                return Structure(counts, groups, base)
+        if live:
+            groups += [path.group for path in live if path.group.direct]
+            for group in self._tree.satisfied(live):
+                groups.append(group)
+                base |= group.bits
+        return Structure(counts, groups, base)
+
+    def _unsure(self, counts: dict[PathEntry, int]) -> int:
+        """The slots that only an evaluation can settle in a document with so many nodes on its paths."""
+        unsure = self._verify_bits
+        for path, number in counts.items():
+            if number > 1:
+                unsure |= path.unique_bits
+        return unsure
+
+    def satisfied_groups(self, present: set[PathEntry]) -> list[Group]:
+        """All groups that a document with these paths lets through, the empty ones too."""
+        return [self._always, *(path.group for path in present), *self._tree.satisfied(present)]
+
+    def candidates(self, structure: Structure, values: Values[Any], wanted: int) -> tuple[int, list[Entry]]:
+        """The links (of `wanted`) that are sure to match, and the entries whose queries must be evaluated to know.
+
+        Cheapest first: what structure alone settles, then what tables rule out, then lists, and no further than until
+        every wanted link has matched.
+        """
+        counts = structure.counts
+        unsure, negative = self._unsure(counts), 0
+        for path, number in counts.items():
+            negative |= path.negative_bits
+            for column in path.count_columns:
+                values.set_count(column, number)
+        matched = self._links_of(structure.base & ~self._value_bits & ~unsure, wanted)
+        pending: list[Entry] = []
+        if matched == wanted:
+            return matched, pending
+        left = structure.base & ~(negative & ~unsure)
+        if left & self._value_bits:
+            left &= ~self._ruled_out(values, unsure)
+        matched |= self._links_of(left & self._value_bits & ~unsure, wanted & ~matched)
+        if matched != wanted:
+            matched |= self._check_lists(structure, values, wanted & ~matched, pending)
+        doubtful = left & unsure
+        if doubtful and matched != wanted:
+            for slot in _slots(doubtful):
+                entry = self._by_slot[slot]
+                if entry is not None and entry.links & wanted & ~matched:
+                    pending.append(entry)
+        return matched, pending
+
+    def _ruled_out(self, values: Values[Any], unsure: int) -> int:
+        """The slots that some value, or the lack of one, rules out."""
+        violated = negative = 0
+        columns = [column for path in values.nodes for column in path.tabled if not column.is_count]
+        columns += [
+            column
+            for column in self._on_absent
+            if column.tables and not column.is_count and column.path not in values.nodes
+        ]
+        columns += [column for column in self._counts if column.tables]
+        for column in columns:
+            ruled_out, bad = column.verdict(values.of(column))
+            violated |= ruled_out
+            negative |= bad
+        return violated | negative & ~unsure
+
+    def _check_lists(self, structure: Structure, values: Values[Any], wanted: int, pending: list[Entry]) -> int:
+        """Anchored conjunctions, those of small groups, and the young, one by one."""
+        counts = structure.counts
+        matched = 0
+        lists: list[Iterable[Entry]] = [group.direct for group in structure.groups if group.direct]
+        lists.append(self._young)
+        for path in values.nodes:
+            for column in path.anchored:
+                for value in values.of(column):
+                    column.anchored(value, lists)
+        for entries in lists:
+            for entry in entries:
+                if not entry.links & wanted & ~matched:
+                    continue
+                unsure = entry.always_verified
+                for path in entry.unique:
+                    unsure = unsure or counts.get(path, 0) > 1
+                if entry.holds(values, counts, unsure):
+                    if unsure:
+                        pending.append(entry)
+                    else:
+                        matched |= entry.links
+                        if not wanted & ~matched:
+                            return wanted
+        return matched & wanted
+
+    def _links_of(self, slots: int, wanted: int) -> int:
+        """The links that own at least one of the slots: by link or by slot, whichever are fewer."""
+        if not slots or not wanted:
+            return 0
+        matched = 0
+        if slots.bit_count() * 4 < len(self._link_bits):
+            for slot in _slots(slots):
+                entry = self._by_slot[slot]
+                if entry is not None:
+                    matched |= entry.links
+            return matched & wanted
+        for link, bits in self._link_bits.items():
+            if wanted >> link & 1 and slots & bits:
+                matched |= 1 << link
+        return matched & wanted
+
+
+def _key(conjunction: Conjunction, query: Query) -> EntryKey:
+    return conjunction, query if conjunction.verify or conjunction.unique else None
+
+
+def _preference(anchor: Anchor) -> tuple[int, int, int]:
+    """Equality before prefixes, long prefixes before short ones, few waiting before many."""
+    prefix = anchor.test.op == "starts-with"
+    return prefix, -len(str(anchor.test.operand)) if prefix else 0, len(anchor.entries)
+
+
+def _slots(bits: int) -> Iterable[int]:
+    """The set bits, lowest first."""
+    text = bin(bits)[:1:-1]
+    at = text.find("1")
+    while at >= 0:
+        yield at
+        at = text.find("1", at + 1)

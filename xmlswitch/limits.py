@@ -1,0 +1,48 @@
+"""Every bound of the switch, with its reason. What hits one is refused or cut off, and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLimits:
+    """What a packet may be. An ATC packet has 1 KB and depth 6; FAA messages were seen of 100 KB."""
+
+    max_bytes: int = 1 << 20
+    max_depth: int = 128  # libxml2 itself stops at 256 or 2048, by version; deeper walks cost a Python stack entry each
+    max_attributes: int = 256  # on one element
+    max_attribute_chars: int = 1 << 16
+    max_text_chars: int = 1 << 18  # of one text node
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What a query may be. The sizes bound parsing; the steps bound what one packet can be made to cost."""
+
+    max_chars: int = 8192
+    max_nesting: int = 48  # parentheses, predicates and function calls inside each other
+    max_nodes: int = 2000  # of the syntax tree
+    max_conjunctions: int = 32  # of the disjunctive form in the index; a query with more is checked by evaluation
+    max_literals: int = 48  # in one conjunction of the index
+    max_cost_degree: int = 3  # nested walks over the whole document, as in //a[//b[//c]]
+    max_steps: int = 40_000_000  # estimated node visits of one evaluation on one packet; beyond it the query is cut off
+    max_packet_steps: int = 80_000_000  # of all evaluations on one packet together
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLimits:
+    """What the index may keep to be fast. All of it is cache: a smaller limit costs time, never an answer."""
+
+    max_states: int = 50_000  # of the lazy automaton; at the limit it is dropped and built again
+    max_shapes: int = 512  # markup shapes that are matched without a parse
+    max_shape_chars: int = 4096  # a longer packet is always parsed
+    max_row_bytes_floor: int = 4 << 20  # of cached value rows, whatever the number of queries
+    max_row_bytes_a_query: int = 384
+    max_value_memo: int = 8192  # values of one column whose row is remembered by the value itself
+    max_compiled: int = 20_000  # compiled XPath expressions
+
+
+DOCUMENT_LIMITS = DocumentLimits()
+QUERY_LIMITS = QueryLimits()
+INDEX_LIMITS = IndexLimits()

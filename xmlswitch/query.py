@@ -1,0 +1,188 @@
+"""A query: text from a subscriber, checked once, in canonical form, and ready for the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from xmlswitch.canonical import namespaces_of, normalise, write
+from xmlswitch.cost import Cost, cost_of
+from xmlswitch.document import parse_document
+from xmlswitch.errors import EvaluationCutOff, MalformedQuery, QuerySyntaxError, QueryTooExpensiveError
+from xmlswitch.evaluate import Evaluator
+from xmlswitch.limits import QUERY_LIMITS, QueryLimits
+from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
+from xmlswitch.syntax import FALSE, TRUE, Expr
+
+if TYPE_CHECKING:
+    from xmlswitch.plan import Plan
+    from xmlswitch.xpath2 import Expression
+
+_WIRE_VERSION = 1
+_MAX_WIRE_BYTES = 32 * 1024
+_MAX_NAMESPACES = 64
+_NO_NAMESPACES: Mapping[str, str] = {}
+
+
+class Query:
+    """Immutable. Two queries with the same canonical form are equal, whatever their text was.
+
+    `canonical` with `namespaces` says the same as the subscriber's text. XPath 1.0 when the text is XPath 1.0, else
+    XPath 3.1 (`version`).
+    """
+
+    __slots__ = ("__dict__", "_hash", "canonical", "expr", "limits", "namespaces", "text", "version")
+
+    _hash: int
+    canonical: str
+    expr: Expr | None
+    limits: QueryLimits
+    namespaces: Mapping[str, str]
+    text: str
+    version: str
+
+    def __init__(self) -> None:
+        raise TypeError("Query.parse makes queries")
+
+    @classmethod
+    def parse(
+        cls, text: str, namespaces: Mapping[str, str] | None = None, *, limits: QueryLimits = QUERY_LIMITS
+    ) -> Query:
+        """Check a subscriber's text; `QueryError` says at which character it fails and what was expected there."""
+        bound = namespaces or _NO_NAMESPACES
+        try:
+            return cls._from_expr(parse_xpath(text, bound, limits), limits, text)
+        except QuerySyntaxError as error:
+            return cls._parse_later_version(text, bound, limits, error)
+
+    @classmethod
+    def _from_expr(cls, expr: Expr, limits: QueryLimits, text: str | None = None) -> Query:
+        query = object.__new__(cls)
+        expr = normalise(expr)
+        uris = namespaces_of(expr)
+        prefixes = {uri: f"n{number}" for number, uri in enumerate(sorted(uris - {XML_NAMESPACE}), 1)}
+        if XML_NAMESPACE in uris:
+            prefixes[XML_NAMESPACE] = "xml"
+        query.expr = expr
+        query.canonical = write(expr, prefixes)
+        query.namespaces = {prefix: uri for uri, prefix in prefixes.items() if prefix != "xml"}
+        query.text = query.canonical if text is None else text
+        query.version = "1.0"
+        query.limits = limits
+        query._hash = hash((query.canonical, tuple(prefixes)))
+        if query.cost.degree > limits.max_cost_degree:
+            raise QueryTooExpensiveError("too many walks over the whole document inside each other", query.text)
+        return query
+
+    @classmethod
+    def _parse_later_version(
+        cls, text: str, namespaces: Mapping[str, str], limits: QueryLimits, first: QuerySyntaxError
+    ) -> Query:
+        from xmlswitch.xpath2 import Expression
+
+        query = object.__new__(cls)
+        query.text = text
+        query.expr = None
+        query.canonical = text.strip()
+        query.namespaces = dict(sorted(namespaces.items()))
+        query.version = "3.1"
+        query.limits = limits
+        query._hash = hash((query.canonical, tuple(query.namespaces.items())))
+        try:
+            query.__dict__["later"] = Expression(query.canonical, query.namespaces)
+        except QuerySyntaxError as second:
+            # Wrong by both grammars: XPath 1.0 has the better words, unless only the function is unknown.
+            raise (second if isinstance(first, UnknownFunctionError) else first) from None
+        return query
+
+    # --- what it is ---
+
+    @property
+    def matches_everything(self) -> bool:
+        return self.expr == TRUE
+
+    @property
+    def matches_nothing(self) -> bool:
+        return self.expr == FALSE
+
+    @cached_property
+    def later(self) -> Expression | None:
+        """The elementpath expression of an XPath 2.0+ query, None for XPath 1.0."""
+        return None
+
+    @cached_property
+    def cost(self) -> Cost:
+        return Cost(()) if self.expr is None else cost_of(self.expr)
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        if self.expr is None:
+            raise TypeError("an XPath 2.0+ query is evaluated by elementpath")
+        prefixes = {uri: prefix for prefix, uri in self.namespaces.items()}
+        return Evaluator(self.expr, prefixes | {XML_NAMESPACE: "xml"})
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How the index holds this query."""
+        from xmlswitch.plan import plan_of
+
+        return plan_of(self)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Query)
+            and self.canonical == other.canonical
+            and self.namespaces == other.namespaces
+            and self.version == other.version
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return (
+            f"Query({self.canonical!r})" if not self.namespaces else f"Query({self.canonical!r}, {self.namespaces!r})"
+        )
+
+    # --- what it says about one packet ---
+
+    def matches(self, packet: bytes) -> bool:
+        """Whether one packet matches, by evaluation and without an index. `MalformedDocument` for what is no XML."""
+        if self.matches_everything:
+            return True
+        try:
+            return self.holds(parse_document(packet))
+        except EvaluationCutOff:
+            return True  # as the switch decides: a packet too many is safe, a lost one is not
+
+    def holds(self, root: Any) -> bool:
+        """The same for a document that `parse_document` gave."""
+        if self.later is not None:
+            return self.later.holds(root)
+        return self.evaluator.holds(root)
+
+    # --- the wire ---
+
+    def encode(self) -> bytes:
+        return bytes(msgpack.packb([_WIRE_VERSION, self.version, self.canonical, dict(self.namespaces)]))
+
+    @classmethod
+    def decode_untrusted(cls, data: bytes, *, limits: QueryLimits = QUERY_LIMITS) -> Query:
+        """The query that `encode` wrote; `MalformedQuery` for any other bytes, `QueryError` for a query we refuse."""
+        if len(data) > _MAX_WIRE_BYTES:
+            raise MalformedQuery(f"{len(data)} bytes, at most {_MAX_WIRE_BYTES} are taken")
+        try:
+            fields = msgpack.unpackb(data, raw=False, strict_map_key=True)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise MalformedQuery(f"not msgpack: {error}") from None
+        if not isinstance(fields, list) or len(fields) < 4 or fields[0] != _WIRE_VERSION:
+            raise MalformedQuery("not an encoded query of a version we know")
+        text, namespaces = fields[2], fields[3]
+        if not isinstance(text, str) or not isinstance(namespaces, dict) or len(namespaces) > _MAX_NAMESPACES:
+            raise MalformedQuery("not an encoded query")
+        if not all(isinstance(item, str) for pair in namespaces.items() for item in pair):
+            raise MalformedQuery("a namespace binding is not text")
+        return cls.parse(text, namespaces, limits=limits)

@@ -1,0 +1,174 @@
+"""The switch: links with their queries on one side, packets on the other, and which links want a packet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from xmlswitch.errors import MalformedDocument
+from xmlswitch.profile import XPATH, Profile
+from xmlswitch.query import Query
+from xmlswitch.stats import SwitchStats
+
+Q = TypeVar("Q")
+
+
+class _Link(Generic[Q]):
+    __slots__ = ("name", "queries", "slot", "universal")
+
+    def __init__(self, name: Hashable, slot: int) -> None:
+        self.name = name
+        self.slot = slot
+        self.queries: Counter[Q] = Counter()
+        self.universal = 0  # of its queries, how many match everything
+
+
+class Switch(Generic[Q]):
+    """Not thread-safe, does no I/O.
+
+    A link is any hashable name of the caller's. It has a *slot*, a small number, which is its bit in `match_mask`; the
+    caller may choose it. A link's interest is a set of queries (a query subscribed twice must be unsubscribed twice).
+    A link without queries wants nothing.
+    """
+
+    def __init__(self, profile: Profile[Q] = XPATH) -> None:  # type: ignore[assignment]
+        self.profile = profile
+        self._index = profile.index()
+        self._links: dict[Hashable, _Link[Q]] = {}
+        self._slots: list[_Link[Q] | None] = []
+        self._everything = 0  # links that want every packet
+        self._narrow = 0  # links whose queries must be looked at
+        self._packets = 0
+        self._unparsed = 0
+        self._queries = 0
+        self._malformed: Counter[str] = Counter()
+
+    # --- links ---
+
+    def add_link(self, link: Hashable, *, slot: int | None = None) -> int:
+        """Make a link known and tell its slot: the lowest free one, unless the caller chooses."""
+        if link in self._links:
+            raise ValueError(f"the link {link!r} is there already")
+        if slot is None:
+            slot = next((number for number, held in enumerate(self._slots) if held is None), len(self._slots))
+        if slot < 0:
+            raise ValueError("a slot is a number from 0 on")
+        if slot < len(self._slots) and self._slots[slot] is not None:
+            raise ValueError(f"slot {slot} is taken")
+        self._slots += [None] * (slot + 1 - len(self._slots))
+        held = self._links[link] = self._slots[slot] = _Link(link, slot)
+        return held.slot
+
+    def remove_link(self, link: Hashable) -> None:
+        """Forget a link and all its queries."""
+        held = self._held(link)
+        for query, times in list(held.queries.items()):
+            for _ in range(times):
+                self._unsubscribe(held, query)
+        del self._links[link]
+        self._slots[held.slot] = None
+        while self._slots and self._slots[-1] is None:
+            self._slots.pop()
+
+    def slot_of(self, link: Hashable) -> int:
+        return self._held(link).slot
+
+    def queries_of(self, link: Hashable) -> tuple[Q, ...]:
+        return tuple(self._held(link).queries)
+
+    @property
+    def links(self) -> tuple[Hashable, ...]:
+        return tuple(self._links)
+
+    # --- queries ---
+
+    def subscribe(self, link: Hashable, query: Q) -> None:
+        held = self._held(link)
+        held.queries[query] += 1
+        self._queries += 1
+        if self.profile.matches_everything(query):
+            held.universal += 1
+        elif held.queries[query] == 1:
+            self._index.add(query, held.slot)
+        self._settle(held)
+
+    def unsubscribe(self, link: Hashable, query: Q) -> None:
+        held = self._held(link)
+        if not held.queries[query]:
+            raise KeyError(f"the link {link!r} has no query {query!r}")
+        self._unsubscribe(held, query)
+
+    def _unsubscribe(self, held: _Link[Q], query: Q) -> None:
+        held.queries[query] -= 1
+        self._queries -= 1
+        last = not held.queries[query]
+        if last:
+            del held.queries[query]
+        if self.profile.matches_everything(query):
+            held.universal -= 1
+        elif last:
+            self._index.remove(query, held.slot)
+        self._settle(held)
+
+    def _settle(self, held: _Link[Q]) -> None:
+        bit = 1 << held.slot
+        everything = held.universal > 0
+        narrow = bool(held.queries) and not everything
+        self._everything = self._everything | bit if everything else self._everything & ~bit
+        self._narrow = self._narrow | bit if narrow else self._narrow & ~bit
+
+    # --- packets ---
+
+    def match_mask(self, packet: bytes) -> int:
+        """The slots of the links that want the packet, as bits.
+
+        `MalformedDocument` when the packet must be looked at and can't be: what then happens to it is the caller's to
+        decide. A packet that every link with a query wants anyway is not looked at, malformed or not.
+        """
+        self._packets += 1
+        if not self._narrow:
+            self._unparsed += 1
+            return self._everything
+        try:
+            return self._everything | self._index.match(packet, self._narrow)
+        except MalformedDocument as error:
+            self._malformed[error.rule.value] += 1
+            raise
+
+    def match(self, packet: bytes) -> frozenset[Hashable]:
+        """The links that want the packet."""
+        mask = self.match_mask(packet)
+        found = []
+        while mask:
+            lowest = mask & -mask
+            held = self._slots[lowest.bit_length() - 1]
+            if held is not None:
+                found.append(held.name)
+            mask ^= lowest
+        return frozenset(found)
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether a packet must be read at all: some link is choosy."""
+        return self._narrow != 0
+
+    def stats(self) -> SwitchStats:
+        counters: dict[str, Any] = self._index.snapshot()
+        return SwitchStats(
+            packets=self._packets,
+            unparsed=self._unparsed,
+            malformed=dict(self._malformed),
+            links=len(self._links),
+            queries=self._queries,
+            **counters,
+        )
+
+    def _held(self, link: Hashable) -> _Link[Q]:
+        held = self._links.get(link)
+        if held is None:
+            raise KeyError(f"no link {link!r}")
+        return held
+
+
+XPathSwitch = Switch[Query]

@@ -1,0 +1,41 @@
+"""The values of one document, read when somebody asks and kept for whoever asks next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from xmlswitch.columns import ColumnEntry
+    from xmlswitch.paths import PathEntry
+
+Node = TypeVar("Node")
+
+
+class Values(Generic[Node]):
+    """`nodes`: what the document has on each path that has columns, in document order; `read` gives a node's text."""
+
+    __slots__ = ("_found", "_read", "nodes")
+
+    def __init__(self, nodes: Mapping[PathEntry, Sequence[Node]], read: Callable[[Node], str]) -> None:
+        self.nodes = nodes
+        self._read = read
+        self._found: dict[ColumnEntry, Sequence[str]] = {}
+
+    def set_count(self, column: ColumnEntry, number: int) -> None:
+        self._found[column] = (column.value(str(number)),)
+
+    def of(self, column: ColumnEntry) -> Sequence[str]:
+        found = self._found.get(column)
+        if found is None:
+            nodes = self.nodes.get(column.path)
+            if nodes is None or column.is_count:
+                found = (column.absent,) if column.first else ()
+            elif column.first or len(nodes) == 1:
+                text = self._read(nodes[0])
+                found = (text if column.is_plain else column.value(text),)
+            else:
+                read = self._read
+                found = [column.value(read(node)) for node in nodes]
+            self._found[column] = found
+        return found

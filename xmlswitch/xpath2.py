@@ -1,0 +1,310 @@
+"""XPath 2.0 to 3.1, through elementpath: what XPath 1.0 can't say, at a hundred times the price.
+
+elementpath is imported when the first such query comes, not before. Only functions of a list are taken: nothing that
+reaches outside the packet, nothing whose answer differs from hop to hop, nothing that makes functions out of data. What
+remains is bounded by its text (bindings, products, ranges, regular expressions) and, as it runs, by a count of calls.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from xmlswitch.errors import (
+    EvaluationCutOff,
+    QueryError,
+    QuerySyntaxError,
+    QueryTooExpensiveError,
+    UnsupportedQueryError,
+)
+
+MAX_CALLS = 200_000  # Python calls of one evaluation: about 0.1 s
+MAX_DOCUMENT_BYTES = 1 << 16  # larger packets are too dear for a query of this kind
+MAX_BINDINGS = 3  # for, some, every and let variables together
+MAX_PRODUCTS = 6  # each `*` can double the length of a number
+MAX_RANGE = 10_000
+MAX_UNBOUNDED_QUANTIFIERS = 2  # of one regular expression: each may cost a factor of the text's length
+MAX_CONCAT = 8
+
+_OUTSIDE = frozenset(
+    [
+        "doc",
+        "doc-available",
+        "document",
+        "collection",
+        "uri-collection",
+        "unparsed-text",
+        "unparsed-text-lines",
+        "unparsed-text-available",
+        "environment-variable",
+        "available-environment-variables",
+        "json-doc",
+        "load-xquery-module",
+        "transform",
+        "parse-xml",
+        "parse-xml-fragment",
+        "parse-json",
+        "json-to-xml",
+        "static-base-uri",
+        "base-uri",
+        "document-uri",
+        "resolve-uri",
+    ]
+)
+_UNSTEADY = frozenset(
+    [
+        "current-date",
+        "current-dateTime",
+        "current-time",
+        "implicit-timezone",
+        "random-number-generator",
+        "generate-id",
+        "default-collation",
+        "default-language",
+        "trace",
+    ]
+)
+_ALLOWED = frozenset(
+    [
+        "abs",
+        "adjust-date-to-timezone",
+        "adjust-dateTime-to-timezone",
+        "adjust-time-to-timezone",
+        "avg",
+        "boolean",
+        "ceiling",
+        "codepoint-equal",
+        "codepoints-to-string",
+        "compare",
+        "concat",
+        "contains",
+        "count",
+        "data",
+        "dateTime",
+        "day-from-date",
+        "day-from-dateTime",
+        "days-from-duration",
+        "deep-equal",
+        "distinct-values",
+        "empty",
+        "ends-with",
+        "exactly-one",
+        "exists",
+        "false",
+        "floor",
+        "has-children",
+        "head",
+        "hours-from-dateTime",
+        "hours-from-duration",
+        "hours-from-time",
+        "in-scope-prefixes",
+        "index-of",
+        "innermost",
+        "insert-before",
+        "lang",
+        "last",
+        "local-name",
+        "local-name-from-QName",
+        "lower-case",
+        "matches",
+        "max",
+        "min",
+        "minutes-from-dateTime",
+        "minutes-from-duration",
+        "minutes-from-time",
+        "month-from-date",
+        "month-from-dateTime",
+        "months-from-duration",
+        "name",
+        "namespace-uri",
+        "nilled",
+        "node-name",
+        "normalize-space",
+        "normalize-unicode",
+        "not",
+        "number",
+        "one-or-more",
+        "outermost",
+        "path",
+        "position",
+        "prefix-from-QName",
+        "QName",
+        "remove",
+        "replace",
+        "reverse",
+        "root",
+        "round",
+        "round-half-to-even",
+        "seconds-from-dateTime",
+        "seconds-from-duration",
+        "seconds-from-time",
+        "sort",
+        "starts-with",
+        "string",
+        "string-join",
+        "string-length",
+        "string-to-codepoints",
+        "subsequence",
+        "substring",
+        "substring-after",
+        "substring-before",
+        "sum",
+        "tail",
+        "timezone-from-date",
+        "timezone-from-dateTime",
+        "timezone-from-time",
+        "tokenize",
+        "translate",
+        "true",
+        "unordered",
+        "upper-case",
+        "year-from-date",
+        "year-from-dateTime",
+        "years-from-duration",
+        "zero-or-one",
+        "text",
+        "node",
+        "element",
+        "attribute",
+        "comment",
+        "processing-instruction",
+        "document-node",
+        "item",
+        "schema-element",
+        "schema-attribute",
+        "namespace-node",
+        "empty-sequence",
+    ]
+)
+_MAKES_FUNCTIONS = frozenset({"function", "#"})
+_REGEX_FUNCTIONS = frozenset({"matches", "replace", "tokenize"})
+_NO_CODE = re.compile(r""" "[^"]*" | '[^']*' | \(:.*?:\) """, re.VERBOSE | re.DOTALL)
+_CALLED = re.compile(r"([A-Za-z][\w.-]*)\s*[(#]")
+# `to` after an operand is the operator; after `/`, `@`, `::` or at the start it is a name.
+_RANGE = re.compile(r"(?<=[\w)\]\s])(?<![/@:]\s)\bto\b(?=\s*[\d$(./@\w])")
+_ENDS = re.compile(r".*?\b(\d{1,9})\|(\d{1,9})\b.*", re.DOTALL)
+_UNBOUNDED = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
+_QUANTIFIED_GROUP = re.compile(r"\)(?:[*+]|\{)")
+
+
+class Expression:
+    """A parsed XPath 2.0+ expression that passed every check."""
+
+    def __init__(self, text: str, namespaces: Mapping[str, str]) -> None:
+        from elementpath import ElementPathError
+        from elementpath.xpath31 import XPath31Parser
+
+        _refuse_outside(text)
+        try:
+            with _bounded_calls():
+                self._token: Any = XPath31Parser(namespaces=dict(namespaces)).parse(text)
+        except ElementPathError as error:
+            raise _refusal(error, text) from None
+        except EvaluationCutOff:
+            raise QueryTooExpensiveError("reading this expression takes too long", text) from None
+        except (RecursionError, OverflowError, ValueError) as error:
+            raise QueryTooExpensiveError(f"the expression can't be read: {error}", text) from None
+        _check(self._token, text)
+
+    def holds(self, root: Any) -> bool:
+        """The effective boolean value with the root element as context. A dynamic error counts as false."""
+        from elementpath import ElementPathError, XPathContext
+
+        try:
+            with _bounded_calls():
+                return bool(self._token.boolean_value(self._token.select(XPathContext(root))))
+        except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
+            return False
+
+
+@contextmanager
+def _bounded_calls() -> Iterator[None]:
+    """`EvaluationCutOff` after so many calls, whatever is called."""
+    previous = sys.getprofile()
+    sys.setprofile(_CallCounter())
+    try:
+        yield
+    finally:
+        sys.setprofile(previous)
+
+
+class _CallCounter:
+    """A profile function: the one deterministic way to stop a pure Python evaluation from outside."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_CALLS
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise EvaluationCutOff
+
+
+def _refusal(error: Any, text: str) -> QueryError:
+    token = getattr(error, "token", None)
+    position = token.span[0] if token is not None else 0
+    return QuerySyntaxError(re.sub(r"^.*?\[err:\w+\] ", "", str(error)), text, min(position, len(text)))
+
+
+def _refuse_outside(text: str) -> None:
+    """Before elementpath sees the text: it calls functions with constant arguments while it parses."""
+    code = _NO_CODE.sub(lambda match: " " * len(match[0]), text)
+    for match in _CALLED.finditer(code):
+        if match[1] in _OUTSIDE or match[1] in _UNSTEADY:
+            raise UnsupportedQueryError(f"{match[1]}() {_why(match[1])}", text, match.start(1))
+    for match in _RANGE.finditer(code):
+        ends = _ENDS.fullmatch(code[: match.start()].rstrip()[-12:] + "|" + code[match.end() :].lstrip()[:12])
+        if ends is None or int(ends[2]) - int(ends[1]) > MAX_RANGE:
+            reason = f"a range needs two literal ends at most {MAX_RANGE} apart"
+            raise QueryTooExpensiveError(reason, text, match.start())
+
+
+def _check(token: Any, text: str) -> None:
+    from elementpath.xpath_tokens import XPathFunction
+
+    bindings = products = 0
+    for part in token.iter():
+        symbol = part.symbol
+        position = part.span[0]
+        if symbol in _MAKES_FUNCTIONS:
+            raise UnsupportedQueryError("function items are not taken in a standing query", text, position)
+        if isinstance(part, XPathFunction) and symbol not in _ALLOWED and part.label != "constructor function":
+            raise UnsupportedQueryError(f"{symbol}() {_why(symbol)}", text, position)
+        if symbol == "$":
+            bindings += 1
+        elif symbol == "*" and len(part) == 2:
+            products += 1
+        elif symbol in _REGEX_FUNCTIONS:
+            _check_regex(part, text)
+        elif symbol in ("concat", "string-join") and len(part) > MAX_CONCAT:
+            raise QueryTooExpensiveError(f"{symbol}() of more than {MAX_CONCAT} parts", text, position)
+    names = {part[0].value for part in token.iter() if part.symbol == "$" and len(part)}
+    if len(names) > MAX_BINDINGS or bindings > 4 * MAX_BINDINGS:
+        raise QueryTooExpensiveError(f"more than {MAX_BINDINGS} variables in one query", text)
+    if products > MAX_PRODUCTS:
+        raise QueryTooExpensiveError(f"more than {MAX_PRODUCTS} multiplications in one query", text)
+
+
+def _why(name: str) -> str:
+    if name in _OUTSIDE:
+        return "reaches outside the packet"
+    if name in _UNSTEADY:
+        return "would give different answers at different peers"
+    return "is not among the functions that a standing query may use"
+
+
+def _check_regex(part: Any, text: str) -> None:
+    """Backtracking is exponential in nested repetition and a power of the text in repeated repetition."""
+    pattern = part[1] if len(part) > 1 else None
+    if pattern is None:
+        return
+    if pattern.symbol != "(string)":
+        raise QueryTooExpensiveError("a regular expression must be a literal", text, part.span[0])
+    if _QUANTIFIED_GROUP.search(pattern.value) or len(_UNBOUNDED.findall(pattern.value)) > MAX_UNBOUNDED_QUANTIFIERS:
+        raise QueryTooExpensiveError("this regular expression could take too long", text, pattern.span[0])
