@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -33,15 +32,14 @@ from dcp.fragments import Assembler
 from dcp.gaps import gap_end
 from dcp.link import Address, clock_of
 from dcp.log import Log
+from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
-from dcp.rtt import ReorderWindow
+from dcp.ready import Item, ReadyQueue
 from dcp.serial import MAX_POSITION, QUARTER, extend
-from dcp.stats import ReceiverStatistics, UplinkStatistics
+from dcp.stats import ReceiverStatistics
 from dcp.uplink import Uplink
 
 MAX_OUTBOX = 1024
-# Stretches remembered as asked for. Beyond that only the count of recovered packets suffers.
-MAX_ASKED = 1024
 _COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
@@ -88,29 +86,17 @@ class Receiver:
         self._start_mode = start
         self._start_position = position
         self._log = log
-        self._deliver = deliver
         self.stream_mode = stream_mode
         self._on_switch = on_switch
         self._by_nonce: dict[bytes, Uplink] = {}
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
         self._assembler = Assembler(config.max_partial_packets)
-        self._ready: deque[tuple[int, bytes] | Content] = deque()
+        self._ready = ReadyQueue(config.max_ready_packets, deliver=deliver)
         self._outbox: deque[tuple[bytes, Address]] = deque()
-        self._reordering = ReorderWindow(config.reorder_window, config.min_reorder_window)
+        self._losses = LossWatch(config)
         self._position_at = 0.0
         self._oldest_at: float | None = None
-        self._missing_since: float | None = None
-        """Since when something is known to be missing at the present position."""
-        self._nacks_here = 0
-        """NACKs sent for the present position."""
-        self._nacked_at = -1e9
-        self._asked_for: list[Range] = []
-        """Stretches beyond the position that a NACK was sent for: what comes in them was no first copy."""
-        self._nack_at: float | None = None
-        self._slow_nack_at: float | None = None
         self._ack_at: float | None = None
-        self._closed_window = False
-        self._told_little_room = False
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self.malformed = 0
 
@@ -183,7 +169,7 @@ class Receiver:
                 epoch=self.epoch,
                 start=start,
                 position=position or 0,
-                room=self._room(),
+                room=self._ready.room(),
                 clock=clock_of(now),
                 stream=self.stream.encode(),
                 query=self.query,
@@ -256,10 +242,9 @@ class Receiver:
             self._log.start(position)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
-        if self._deliver:
-            self._ready.append(events.Started(position))
-            if self.epoch:  # changed before there was a stream: the application hears of it all the same
-                self._ready.append(events.QuerySwitched(position, self.query))
+        self._ready.add(events.Started(position))
+        if self.epoch:  # changed before there was a stream: the application hears of it all the same
+            self._ready.add(events.QuerySwitched(position, self.query))
         for link in self.links.values():
             if link.up:
                 self._confirm(link, now)
@@ -409,9 +394,9 @@ class Receiver:
             self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
-        if self._deliver and len(self._ready) >= self._config.max_ready_packets:
+        if self._ready.is_full:
             self._counts["overrun"] += len(packets)
-            self._closed_window = True
+            self._ready.turned_away = True
             return
         link.old_in_a_row = 0
         self._apply(epoch, an, packets, link, now)
@@ -433,15 +418,13 @@ class Receiver:
         if packets:
             if self.stream_mode:
                 packets = _trimmed(packets, position)
-            if self._asked_for:
-                self._count_recovered(packets)
             counts = self._counts
+            counts["recovered"] += self._losses.recovered(packets)
             counts["packets"] += len(packets)
             counts["bytes"] += sum([len(payload) for _, payload in packets])
             if link is not None:
                 link.first_copies += len(packets)
-            if self._deliver:
-                self._ready.extend(packets)
+            self._ready.extend(packets)
             if self._log is not None:
                 ans, payloads = zip(*packets, strict=True)
                 self._log.append_many(ans, payloads, self.query)
@@ -452,8 +435,8 @@ class Receiver:
     def _drain(self, now: float) -> None:
         """Apply what waited for the position to come so far."""
         while self._buffer and self.position is not None:
-            if self._deliver and len(self._ready) >= self._config.max_ready_packets:
-                self._closed_window = True
+            if self._ready.is_full:
+                self._ready.turned_away = True
                 return
             found = self._buffer.take(self.position, self.change.current_epochs())
             if found is None:
@@ -464,28 +447,12 @@ class Receiver:
         """The position rose: the timers of what was missing start anew."""
         assert self.position is not None
         self._position_at = now
-        if self._missing_since is not None:
-            self._learn_reordering(now)
-            self._missing_since = None
-            self._nack_at = None
-        self._nacks_here = 0
-        if self._asked_for:
-            self._asked_for = [stretch for stretch in self._asked_for if stretch[1] > self.position]
+        self._losses.advanced(self.position, self._fastest_rtt(), now)
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
         self._watch(now)
         if self.change.is_waiting:
             self._step_change(now)
-
-    def _learn_reordering(self, now: float) -> None:
-        assert self._missing_since is not None
-        late = now - self._missing_since
-        if self._nacks_here == 0:
-            self._reordering.sample(late)
-        elif now - self._nacked_at < 0.5 * self._fastest_rtt():
-            self._reordering.sample(late)  # too soon to be the answer to our NACK: it was only late
-        else:
-            self._reordering.quiet()
 
     def _old(self, link: Uplink, packets: int, now: float) -> None:
         """A copy that another sender had brought before. A sender that is steadily behind is squelched."""
@@ -497,21 +464,6 @@ class Receiver:
             link.old_in_a_row = 0
             self._counts["squelches"] += 1
             self._send_ack(link, 0, now)
-
-    def _count_recovered(self, packets: Packets) -> None:
-        asked = self._asked_for
-        for an, _ in packets:
-            index = bisect_left(asked, an, key=_end_of)
-            if index < len(asked) and asked[index][0] < an:
-                self._counts["recovered"] += 1
-
-    def _note_asked(self, ranges: list[Range]) -> None:
-        """Remember it until the position has passed it: a packet that came may still wait in the buffer."""
-        asked = self._asked_for
-        for start, end in ranges:
-            start = max(start, asked[-1][1] if asked else 0)
-            if start < end and len(asked) < MAX_ASKED:
-                asked.append((start, end))
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
@@ -525,24 +477,13 @@ class Receiver:
 
     def _watch(self, now: float) -> None:
         """Start or stop the clock for what is missing at the present position."""
-        if self._missing_since is None:
-            if self._is_missing():
-                self._missing_since = now
-                self._nack_at = now + self._nack_delay()
-        elif not self._is_missing():
-            self._missing_since = None
-            self._nack_at = None
-
-    def _nack_delay(self) -> float:
-        if not self._config.adaptive:
-            return self._config.reorder_window
-        return self._reordering.window(cap=max(self._fastest_rtt(), self._config.min_reorder_window))
+        self._losses.watch(self._is_missing(), self._fastest_rtt(), now)
 
     def _fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
 
-    def _repeat_delay(self, now: float) -> float:
-        """How long to wait for the answer to a NACK. It backs off without limit only while nobody is heard."""
+    def _repeat_delay(self, nacks: int, now: float) -> float:
+        """How long to wait for the answer to the nth NACK. It backs off without limit only while nobody is heard."""
         config = self._config
         if not config.adaptive:
             return config.slow_nack_interval
@@ -554,18 +495,16 @@ class Receiver:
         if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
             # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
             longest = max(rto, min(4 * rto, config.keep_alive_interval))
-        return min(rto * config.nack_backoff ** min(self._nacks_here - 1, 20), longest)
+        return min(rto * config.nack_backoff ** min(nacks - 1, 20), longest)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
         self._counts["nacks"] += 1
-        self._nacks_here += 1
-        self._nacked_at = now
-        self._nack_at = now + self._repeat_delay(now)
         ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
         if self._sent_until() > highest:
             ranges.append((highest, self._sent_until()))
-        self._note_asked(ranges)
+        nacks = self._losses.asked(ranges, now)
+        self._losses.nack_at = now + self._repeat_delay(nacks, now)
         for link in self.links.values():
             if link.up and link.confirmed_epoch is not None:
                 self._send_nack(link, now)
@@ -586,7 +525,7 @@ class Receiver:
         if epoch == self.epoch and sent_until > highest:
             missing.append((highest, sent_until))
             highest = sent_until
-        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._room())
+        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._ready.room())
         body = control.encode_nack(control.Nack(ack, highest, missing[:MAX_RANGES], pieces))
         link.epoch = epoch
         flags = wire.NACK | (wire.ACK_REQUEST if probe else 0)
@@ -597,30 +536,23 @@ class Receiver:
         if epoch is None:
             return
         position = control.NO_POSITION if self.position is None else self.position
-        body = control.encode_acknowledgment(control.Acknowledgment(link.times(now), epoch, position, self._room()))
+        ack = control.Acknowledgment(link.times(now), epoch, position, self._ready.room())
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
-        self._post(link.encode(flags, position, asked, body), link.address)
-
-    def _room(self) -> int:
-        most = self._config.max_ready_packets
-        if not self._deliver:
-            return most
-        room = max(0, most - len(self._ready))
-        self._told_little_room = room < most // 4
-        return room
+        self._post(link.encode(flags, position, asked, control.encode_acknowledgment(ack)), link.address)
 
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
     def _stuck_since(self) -> float:
-        return self._position_at if self._missing_since is None else max(self._position_at, self._missing_since)
+        missing_since = self._losses.missing_since
+        return self._position_at if missing_since is None else max(self._position_at, missing_since)
 
     def _decide_gap(self, now: float) -> None:
         """Give up, in bounded time, what nobody can supply."""
-        while self.position is not None and self.links and not self._closed_window:
+        while self.position is not None and self.links and not self._ready.turned_away:
             since = self._stuck_since()
             until = gap_end(self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now)
-            if until is None and self._missing_since is not None and now - since > self._config.abandon_after:
+            if until is None and self._losses.missing_since is not None and now - since > self._config.abandon_after:
                 until = self._abandoned_until()
             if until is None:
                 return
@@ -639,15 +571,12 @@ class Receiver:
         assert self.position is not None
         after = self.position
         self._counts["gaps"] += 1
-        if self._deliver:
-            self._ready.append(events.Gap(after, until))
+        self._ready.add(events.Gap(after, until))
         if self._log is not None:
             self._log.hole(until)
         self.position = until
         self._position_at = now
-        self._missing_since = None
-        self._nack_at = None
-        self._nacks_here = 0
+        self._losses.given_up()
         if until - after > QUARTER:
             self._renew(now)
         self._drain(now)
@@ -714,8 +643,7 @@ class Receiver:
             link.sent_until = 0
         if self.position is not None:
             self._assembler.forget(self.position, self.change.current_epochs())
-            if self._deliver:
-                self._ready.append(events.QuerySwitched(self.position, self.query))
+            self._ready.add(events.QuerySwitched(self.position, self.query))
         else:
             for link in self.links.values():
                 if link.up:
@@ -756,11 +684,11 @@ class Receiver:
         self._step_change(now)
         if self.position is None:
             return
-        if self._nack_at is not None and now >= self._nack_at and not self._closed_window:
+        if self._losses.nack_at is not None and now >= self._losses.nack_at and not self._ready.turned_away:
             self._nack_all(now)
         if now >= self._slow_at():
             self._counts["slow"] += 1
-            self._nacked_at = now
+            self._losses.nacked_at = now
             for link in self.links.values():
                 if link.up:
                     self._send_nack(link, now, probe=True)
@@ -770,7 +698,7 @@ class Receiver:
         """When to ask although nothing shows a loss: nobody was heard, or somebody has more and does not send it."""
         position = self.position
         up = [link for link in self.links.values() if link.up]
-        if not up or position is None or self._closed_window:
+        if not up or position is None or self._ready.turned_away:
             return math.inf
         quiet_since = max(link.heard_at for link in up)
         if any(link.highest is not None and link.highest > position for link in up):
@@ -778,7 +706,7 @@ class Receiver:
         interval = self._config.slow_nack_interval
         if self._config.adaptive:
             interval = max(interval, 1.5 * self._config.keep_alive_interval)
-        return max(quiet_since, self._nacked_at) + interval
+        return max(quiet_since, self._losses.nacked_at) + interval
 
     def _is_at_a_hole(self) -> bool:
         position, epoch = self.position or 0, self.epoch
@@ -788,23 +716,16 @@ class Receiver:
         config = self._config
         times: list[float] = []
         for link in self.links.values():
-            if not link.up:
-                times += [link.request_at, link.opened_at + config.open_timeout]
-                continue
-            times.append(link.heard_at + config.dead_after)
-            if link.reset_at is not None:
-                times.append(link.reset_at)
-            if link.confirm_at is not None and self.position is not None:
-                times.append(link.confirm_at)
+            times += link.deadlines(config, has_position=self.position is not None)
         if self._oldest_at is not None:
             times.append(self._oldest_at)
         if self._ack_at is not None and self.links:
             times.append(self._ack_at)
         if self.position is not None and self.links:
-            if self._nack_at is not None and not self._closed_window:
-                times.append(self._nack_at)
+            if self._losses.nack_at is not None and not self._ready.turned_away:
+                times.append(self._losses.nack_at)
             times.append(self._slow_at())
-            if self._missing_since is not None or self._is_at_a_hole():
+            if self._losses.missing_since is not None or self._is_at_a_hole():
                 times.append(now + GAP_CHECK_INTERVAL)
         if self.change.is_waiting and self.links:
             at = self.change.next_timeout(list(self.links.values()), now)
@@ -817,51 +738,43 @@ class Receiver:
 
     def next_event(self) -> Content | None:
         """The next packet, gap, start or query switch, in the order of the stream."""
-        if not self._ready:
-            return None
-        item = self._ready.popleft()
-        return tuple.__new__(Packet, item) if type(item) is tuple else item  # type: ignore[return-value]
+        return self._ready.next()
 
     def take(self, most: int) -> list[Content]:
         """Up to `most` events at once."""
         new = tuple.__new__
         return [new(Packet, item) if type(item) is tuple else item for item in self.take_plain(most)]  # type: ignore[misc]
 
-    def take_plain(self, most: int) -> list[tuple[int, bytes] | Content]:
+    def take_plain(self, most: int) -> list[Item]:
         """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
-        ready = self._ready
-        if len(ready) <= most:
-            items = list(ready)
-            ready.clear()
-            return items
-        pop = ready.popleft
-        return [pop() for _ in range(most)]
+        return self._ready.take(most)
 
     @property
     def has_events(self) -> bool:
-        return bool(self._ready)
+        return len(self._ready) > 0
 
     @property
     def has_closed_window(self) -> bool:
         """The application did not take packets fast enough: claims were turned away, or senders told to hold back."""
-        return self._closed_window or self._told_little_room
+        return self._ready.turned_away or self._ready.told_little_room
 
     def reopen_window(self, now: float) -> None:
         """The application has taken packets: if the senders know of no room, tell them that there is some again."""
-        if len(self._ready) > self._config.max_ready_packets // 2:
+        ready = self._ready
+        if len(ready) > ready.limit // 2:
             return
-        if self._told_little_room and not self._closed_window:
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
-            self._told_little_room = False  # with no link there was nobody to tell
-        elif self._closed_window:
-            self._closed_window = False
+        if ready.turned_away:
+            ready.turned_away = False
             self._drain(now)
             self._advanced(now)
             for link in self.links.values():
                 if link.up:
                     self._send_nack(link, now)
+        elif ready.told_little_room:
+            for link in self.links.values():
+                if link.up:
+                    self._send_ack(link, 0, now)
+            ready.told_little_room = False  # with no link there was nobody to tell
 
     def receive_reset(self, link: Uplink, now: float) -> None:
         """Somebody says that the sender does not know this link: ask, and close it if nothing valid comes."""
@@ -898,27 +811,10 @@ class Receiver:
             slow_nacks=counts["slow"],
             squelches=counts["squelches"],
             resets=counts["resets"],
-            reorder_window=self._nack_delay(),
+            reorder_window=self._losses.delay(self._fastest_rtt()),
             malformed=self.malformed,
-            links=tuple(
-                UplinkStatistics(
-                    link=link.id,
-                    address=link.address,
-                    up=link.up,
-                    fed=link.fed,
-                    round_trip=link.rtt.smoothed,
-                    heard_ago=now - link.heard_at,
-                    first_copies=link.first_copies,
-                    duplicates=link.duplicates,
-                    behind=max(0, (position or 0) - (link.highest or 0)) if link.up else 0,
-                )
-                for link in self.links.values()
-            ),
+            links=tuple(link.statistics(position or 0, now) for link in self.links.values()),
         )
-
-
-def _end_of(stretch: Range) -> int:
-    return stretch[1]
 
 
 def _trimmed(packets: Packets, position: int) -> Packets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dcp.config import Config
 from dcp.control import NO_COOKIE, Hole
 from dcp.link import Address, Link
+from dcp.stats import UplinkStatistics
 
 
 class Uplink(Link):
@@ -71,3 +72,27 @@ class Uplink(Link):
         if self.hole is not None and self.hole_epoch == epoch and self.hole[0] <= position < self.hole[1]:
             return self.hole[1]
         return None
+
+    def deadlines(self, config: Config, *, has_position: bool) -> list[float]:
+        """When something is to be done about this link, if nothing happens before."""
+        if not self.up:
+            return [self.request_at, self.opened_at + config.open_timeout]
+        times = [self.heard_at + config.dead_after]
+        if self.reset_at is not None:
+            times.append(self.reset_at)
+        if self.confirm_at is not None and has_position:
+            times.append(self.confirm_at)
+        return times
+
+    def statistics(self, position: int, now: float) -> UplinkStatistics:
+        return UplinkStatistics(
+            link=self.id,
+            address=self.address,
+            up=self.up,
+            fed=self.fed,
+            round_trip=self.rtt.smoothed,
+            heard_ago=now - self.heard_at,
+            first_copies=self.first_copies,
+            duplicates=self.duplicates,
+            behind=max(0, position - (self.highest or 0)) if self.up else 0,
+        )
