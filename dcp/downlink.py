@@ -350,6 +350,7 @@ class Downlink(Link):
             at = min(at, self.probe_at)
         if (
             self.floor is not None
+            and self.cursor.position < self._log.head  # before what costs more: most links are idle
             and self.is_catching_up
             and self.window.is_open
             and self.cursor.has_more(self._log, self._limit())

@@ -412,6 +412,11 @@ class Hub:
     def next_event(self) -> events.Event | None:
         return self._events.popleft() if self._events else None
 
+    @property
+    def links_held(self) -> int:
+        """Links in both directions, opening ones too."""
+        return len(self._downlinks) + len(self._uplinks)
+
     def statistics(self) -> HubStatistics:
         datagrams_in, datagrams_out, bytes_in, bytes_out = self._counts
         return HubStatistics(datagrams_in, datagrams_out, bytes_in, bytes_out, dict(self._dropped))

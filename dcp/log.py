@@ -21,6 +21,7 @@ from operator import add
 from typing import Final
 
 from dcp.control import ENTRY
+from dcp.events import Gap
 from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
 
 HOLE: Final = None
@@ -225,6 +226,31 @@ class Log:
                 found.append((self.an_at(ordinal), self.payload_at(ordinal)))
             ordinal += 1
         return found
+
+    def replay(self, after: int, most: int) -> tuple[list[tuple[int, bytes] | Gap], int]:
+        """What is held beyond `after`, at most `most` items, and how far that reaches: for an owner that fell behind.
+
+        What was evicted, and holes, come as gaps; stretches that our own query pruned are passed over.
+        """
+        found: list[tuple[int, bytes] | Gap] = []
+        if after < self.low:
+            found.append(Gap(after, self.low))
+            after = self.low
+        for segment in self._segments:
+            if segment.end <= after:
+                continue
+            if segment.query is HOLE:
+                found.append(Gap(max(after, segment.start), segment.end))
+            else:
+                ordinal, last = self.ordinal_after(after), self.next_ordinal
+                while ordinal < last and (an := self.an_at(ordinal)) <= segment.end:
+                    if len(found) >= most:
+                        return found, after
+                    found.append((an, self.payload_at(ordinal)))
+                    after = an
+                    ordinal += 1
+            after = segment.end
+        return found, after
 
     def covered(self, segment: Segment, query: bytes) -> bool:
         return segment.query is not HOLE and self.covers(segment.query, query)

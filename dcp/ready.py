@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from dcp.buffer import Packets
 from dcp.events import Content, Packet
 
 # Packets lie here as bare (AN, payload): a named tuple for each costs more than all else that is done with it.
@@ -42,9 +42,9 @@ class ReadyQueue:
         if self._deliver:
             self._items.append(event)
 
-    def extend(self, packets: Packets) -> None:
+    def extend(self, items: Iterable[Item]) -> None:
         if self._deliver:
-            self._items.extend(packets)
+            self._items.extend(items)
 
     def next(self) -> Content | None:
         if not self._items:

@@ -97,6 +97,8 @@ class Receiver:
         self._position_at = 0.0
         self._oldest_at: float | None = None
         self._ack_at: float | None = None
+        self._behind_from: int | None = None
+        """A router whose own application is slow goes on for its children's sake: from here on the log has to do."""
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self.malformed = 0
 
@@ -169,7 +171,7 @@ class Receiver:
                 epoch=self.epoch,
                 start=start,
                 position=position or 0,
-                room=self._ready.room(),
+                room=self._room(),
                 clock=clock_of(now),
                 stream=self.stream.encode(),
                 query=self.query,
@@ -394,7 +396,7 @@ class Receiver:
             self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
-        if self._ready.is_full:
+        if self._ready.is_full and not self._leaves_it_to_the_log():
             self._counts["overrun"] += len(packets)
             self._ready.turned_away = True
             return
@@ -424,7 +426,8 @@ class Receiver:
             counts["bytes"] += sum([len(payload) for _, payload in packets])
             if link is not None:
                 link.first_copies += len(packets)
-            self._ready.extend(packets)
+            if self._behind_from is None:
+                self._ready.extend(packets)
             if self._log is not None:
                 ans, payloads = zip(*packets, strict=True)
                 self._log.append_many(ans, payloads, self.query)
@@ -435,7 +438,7 @@ class Receiver:
     def _drain(self, now: float) -> None:
         """Apply what waited for the position to come so far."""
         while self._buffer and self.position is not None:
-            if self._ready.is_full:
+            if self._ready.is_full and not self._leaves_it_to_the_log():
                 self._ready.turned_away = True
                 return
             found = self._buffer.take(self.position, self.change.current_epochs())
@@ -525,7 +528,7 @@ class Receiver:
         if epoch == self.epoch and sent_until > highest:
             missing.append((highest, sent_until))
             highest = sent_until
-        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._ready.room())
+        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._room())
         body = control.encode_nack(control.Nack(ack, highest, missing[:MAX_RANGES], pieces))
         link.epoch = epoch
         flags = wire.NACK | (wire.ACK_REQUEST if probe else 0)
@@ -536,10 +539,22 @@ class Receiver:
         if epoch is None:
             return
         position = control.NO_POSITION if self.position is None else self.position
-        ack = control.Acknowledgment(link.times(now), epoch, position, self._ready.room())
+        ack = control.Acknowledgment(link.times(now), epoch, position, self._room())
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
         self._post(link.encode(flags, position, asked, control.encode_acknowledgment(ack)), link.address)
+
+    def _leaves_it_to_the_log(self) -> bool:
+        """A router's own slow application must not hold up its children: it is served from the log later."""
+        if self._log is None:
+            return False
+        if self._behind_from is None:
+            self._behind_from = self.position
+        return True
+
+    def _room(self) -> int:
+        """To be told to a sender: a router takes everything, whatever its own application does."""
+        return self._ready.limit if self._log is not None else self._ready.room()
 
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
@@ -571,7 +586,8 @@ class Receiver:
         assert self.position is not None
         after = self.position
         self._counts["gaps"] += 1
-        self._ready.add(events.Gap(after, until))
+        if self._behind_from is None:
+            self._ready.add(events.Gap(after, until))
         if self._log is not None:
             self._log.hole(until)
         self.position = until
@@ -643,7 +659,8 @@ class Receiver:
             link.sent_until = 0
         if self.position is not None:
             self._assembler.forget(self.position, self.change.current_epochs())
-            self._ready.add(events.QuerySwitched(self.position, self.query))
+            if self._behind_from is None:
+                self._ready.add(events.QuerySwitched(self.position, self.query))
         else:
             for link in self.links.values():
                 if link.up:
@@ -738,6 +755,7 @@ class Receiver:
 
     def next_event(self) -> Content | None:
         """The next packet, gap, start or query switch, in the order of the stream."""
+        self._refill()
         return self._ready.next()
 
     def take(self, most: int) -> list[Content]:
@@ -747,11 +765,26 @@ class Receiver:
 
     def take_plain(self, most: int) -> list[Item]:
         """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
+        self._refill()
         return self._ready.take(most)
+
+    def _refill(self) -> None:
+        """A router's application that fell behind goes on from the log; what was evicted meanwhile is a gap."""
+        if len(self._ready) or self._behind_from is None or self._log is None or self.position is None:
+            return
+        items, reached = self._log.replay(self._behind_from, self._config.max_ready_packets // 2 or 1)
+        self._ready.extend(items)
+        self._behind_from = None if reached >= self.position else reached
 
     @property
     def has_events(self) -> bool:
-        return len(self._ready) > 0
+        """Whether something waits for the application, here or (a router's, that fell behind) in the log."""
+        return len(self._ready) > 0 or self._behind_from is not None
+
+    @property
+    def backlog(self) -> float:
+        """How full the application's queue is: 1 and more when it holds all it may."""
+        return 1.0 if self._behind_from is not None else len(self._ready) / self._ready.limit
 
     @property
     def has_closed_window(self) -> bool:

@@ -6,6 +6,7 @@ A router does not publish: its receiver writes into the same log.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,6 +58,8 @@ class Sender:
         self.is_fed = True
         """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
         self.children: dict[int, Downlink] = {}
+        self.wants_revision = 0
+        """Rises whenever `wanted_queries` may have changed: its owner looks only then."""
         self._config = config
         self._rng = rng
         self._new_link_id = new_link_id
@@ -168,6 +171,7 @@ class Sender:
         if not request.mode & control.MODE_UNSEALED:
             link.bind(request.nonce, nonce, is_child=False)
         self.children[link.id] = link
+        self.wants_revision += 1
         self._by_nonce[request.nonce] = link
         self._accepts[link.id] = (nonce, reply)
         self._try_accept(link, now, clock=request.clock)
@@ -263,6 +267,7 @@ class Sender:
                 self.log.close_interest(link.interest)
             link.interest = link.pending_interest
             link.query = link.pending_query
+            self.wants_revision += 1
             link.epoch = ack.epoch
             link.pending_epoch = None
             link.pending_interest = None
@@ -295,6 +300,7 @@ class Sender:
             self._drop_pending(link)
             link.pending_epoch = prepare.epoch
             link.pending_query = prepare.query
+            self.wants_revision += 1
             link.prepared = False
             if not self._carries(prepare.query):
                 self._emit(events.WiderQueryWanted(self.stream, link.id, prepare.query))
@@ -356,6 +362,7 @@ class Sender:
             return
         del self._by_nonce[link.child_nonce]
         del self._accepts[link.id]
+        self.wants_revision += 1
         self._busy.pop(link.id, None)
         if link.interest is not None:
             self.log.close_interest(link.interest)
@@ -419,22 +426,21 @@ class Sender:
         return now - link.behind_since > self._config.behind_after
 
     def next_timeout(self, now: float) -> float | None:
-        at: float | None = None
         config = self._config
+        at = math.inf
         for link in self.children.values():
-            times = [link.next_timeout(now), link.reset_at, link.heard_at + config.dead_after]
-            if self._is_unconfirmed(link):
-                times.append(link.opened_at + config.confirm_timeout)
+            at = min(at, link.heard_at + config.dead_after)
+            if (due := link.next_timeout(now)) is not None and due < at:
+                at = due
+            if link.reset_at is not None and link.reset_at < at:
+                at = link.reset_at
+            if link.floor is None and self._is_unconfirmed(link):
+                at = min(at, link.opened_at + config.confirm_timeout)
             if link.behind_since is not None:
-                times.append(link.behind_since + config.behind_after)
-            for t in times:
-                if t is not None and (at is None or t < at):
-                    at = t
+                at = min(at, link.behind_since + config.behind_after)
         for ticket in self._tickets.values():
-            t = ticket.at + config.open_timeout
-            if at is None or t < at:
-                at = t
-        return at
+            at = min(at, ticket.at + config.open_timeout)
+        return None if at == math.inf else at
 
     def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, Address]]:
         """Up to `most` datagrams, each child's turn after the other's."""

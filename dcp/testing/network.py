@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -52,6 +53,8 @@ class Network:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.steps = 0
+        self.timeouts: Counter[Address] = Counter()
+        """How often each address's timer has fired: one that spins shows here."""
         self.conditions = conditions or Conditions()
         self._on_event = on_event
         self._hosts: dict[Address, _Host] = {}
@@ -167,6 +170,7 @@ class Network:
             if host.frozen:
                 self._arm(address, host, self.now + 0.01)
                 return
+            self.timeouts[address] += 1
             host.machine.handle_timeout(now=self.now)
             self.pump(address)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp.cursor import Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
+from dcp.events import Gap
 from dcp.log import Interest, Log
 from dcp.queries import EVERYTHING, PredicatePolicy
 from dcp.serial import QUARTER
@@ -285,3 +286,21 @@ def test_coverage_begins_where_the_query_was_first_carried(query):
     log.hole(50)
     assert log.covered_since(query) == 50
     assert mask_of(query)
+
+
+def test_an_owner_that_fell_behind_is_given_what_is_held_and_told_of_the_rest():
+    log = make_log(max_packets=10)
+    log.start(100)
+    for an in range(101, 116):
+        log.append(an, b"%d" % an)
+    log.hole(120)
+    log.append(125, b"125")
+    log.advance(130)
+    first, reached = log.replay(102, 6)
+    assert first[0] == Gap(102, log.low)
+    assert first[1:] == [(an, b"%d" % an) for an in range(log.low + 1, reached + 1)]
+    assert len(first) == 6
+    rest, end = log.replay(reached, 100)
+    assert rest[-2:] == [Gap(115, 120), (125, b"125")]
+    assert end == 130
+    assert log.replay(130, 100) == ([], 130)
