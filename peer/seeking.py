@@ -92,8 +92,10 @@ class Seeking:
         """Send as many joins as parents are missing. A join that is slow to be answered no longer counts (hedging)."""
         if self._own.state not in SEEKING:
             return
-        young = sum(now - join.sent_at < self._config.hedge_after for join in self.pending.values())
-        need = self._config.parents_wanted - len(self._parents.sound()) - young
+        young = [join.sent_at for join in self.pending.values() if now - join.sent_at < self._config.hedge_after]
+        if young:  # whatever woke us took the timer with which the oldest of these would be hedged
+            self._own.timers.set_earlier(Timer.SEEK, min(young) + self._config.hedge_after + 0.001)
+        need = self._config.parents_wanted - len(self._parents.sound()) - len(young)
         if need <= 0:
             return
         if self._own.state is not Membership.STEADY:

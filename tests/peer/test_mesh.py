@@ -104,6 +104,18 @@ def test_a_slow_answer_is_hedged_and_the_loser_declined():
     assert len(one.mesh.parents) == 1
 
 
+def test_a_time_out_of_another_join_does_not_cost_a_hedge():
+    """There is one SEEK timer: whoever finds nothing to do when it fires must leave it set for the next hedge."""
+    one = One(MeshConfig(parents_wanted=1))
+    one.offer(*(record(name) for name in ("a", "b", "c", "d")))
+    one.run(0.79)
+    assert len(one.opened()) == 3, "at 0, 0.3 and 0.6 s"
+    one.run(0.03)  # the first join times out, the third is still young
+    assert one.mesh.counters["joins_unanswered"] == 1
+    one.run(0.1)
+    assert len(one.opened()) == 4, "at 0.9 s"
+
+
 def test_back_off_doubles_up_to_its_limit_and_every_round_asks_the_directory():
     one = One(MeshConfig(backoff_limit=2.0))
     before = one.mesh.counters["rounds_failed"]

@@ -1,0 +1,496 @@
+"""The whole peer as one pure machine: dcp's hub, the mesh machine and the XML switch behind the five methods.
+
+It knows no socket, clock or directory. What it can't do itself comes out as an event: `CandidatesWanted` asks for the
+directory's answer by `add_candidates`, `PublishRecord` and `WithdrawRecord` say what the directory should hold. What
+the client is handed comes, in the order of the stream, from `next_content`.
+
+The two machines inside meet here and nowhere else: the mesh decides which links there are, dcp carries them.
+
+    mesh effect      dcp call                     dcp event          mesh input
+    OpenLink         add_sender                   LinkOpened         link_opened
+    AcceptLink       accept                       LinkRefused        link_refused, open_timed_out
+    RefuseLink       refuse                       LinkLost, ChildLost link_closed, link_reset
+    SendMessage      send_message                 MessageReceived    receive_message
+    CloseLink        remove_sender, close         OpeningReceived    receive_join
+    Inquire          inquire                      InquiryAnswered    inquiry_answered, inquiry_timed_out
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dcp import EVERYTHING, Config, Gap, Hub, Packet, QuerySwitched, Reason, Start
+from dcp import events as dcp_events
+from dcp.events import Content
+from dcp.link import Address
+from dcp.receiver import Receiver
+from dcp.sender import Sender
+from peer import meshevents
+from peer.candidates import CandidateRecord
+from peer.flow import (
+    Decision,
+    Disconnected,
+    FallingBehind,
+    FlowConfig,
+    FlowEvent,
+    JoinExperiments,
+    KeepingUp,
+    QueryNarrowed,
+    QueryWidened,
+)
+from peer.mesh import Mesh
+from peer.meshconfig import MeshConfig
+from peer.meshevents import Inquiry, Link, Request
+from peer.messages import PeerId, RefuseReason
+from peer.queries import NOTHING, XPathPolicy, token_of
+from peer.selection import SelectionPolicy
+from xmlswitch import Query
+
+# dcp keeps the reasons below 64 for itself: ours go above.
+REASON_BASE = 64
+# What dcp refuses by itself, in the mesh's words.
+_REFUSALS = {
+    Reason.STREAM_UNKNOWN: RefuseReason.STREAM_UNKNOWN,
+    Reason.FULL: RefuseReason.FULL,
+    Reason.MODE_MISMATCH: RefuseReason.POLICY,
+    Reason.SHUTTING_DOWN: RefuseReason.SHUTTING_DOWN,
+}
+
+
+class Role(Enum):
+    ROOT = "root"
+    ROUTER = "router"
+    LEAF = "leaf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreConfig:
+    """What this peer is, and the knobs of the machines inside."""
+
+    stream: str
+    role: Role
+    mesh: MeshConfig = field(default_factory=MeshConfig)
+    dcp: Config = field(default_factory=Config)
+    query: Query | None = None
+    """What the client here wants; None for everything."""
+    dynamic: bool = False
+    """A router asks its parents only for what its children and its client want; False: it carries everything."""
+    deliver: bool = True
+    """Hand packets to a client here. False for a router that only passes them on."""
+    start: Start = Start.NEW
+    position: int | None = None
+    narrow_after: float = 10.0
+    """A dynamic router asks for less only so long after it asked for more: children come back."""
+    inquiry_timeout: float = 1.0
+    fallbacks: tuple[Query, ...] = ()
+    """Narrower queries, the widest first, for a client that can't keep up with `query` (see `peer.flow`)."""
+    flow: FlowConfig = field(default_factory=FlowConfig)
+
+
+PeerEvent = meshevents.Event | meshevents.Effect | FlowEvent
+
+
+class PeerCore:
+    def __init__(
+        self,
+        config: CoreConfig,
+        peer_id: PeerId,
+        *,
+        rng: random.Random,
+        policy: XPathPolicy | None = None,
+        selection: SelectionPolicy | None = None,
+    ) -> None:
+        self.config = config
+        self.policy = policy or XPathPolicy()
+        self.hub = Hub(config.dcp, rng=rng)
+        self.sender: Sender | None = None
+        self.receiver: Receiver | None = None
+        self._own = token_of(config.query)
+        self._wanted_own: bytes | None = None
+        self._own_position: int | None = None
+        self._narrow_at = 0.0
+        self._fitted = 0
+        upstream = self._first_upstream_query()
+        if config.role is Role.ROOT:
+            self.sender = self.hub.serve(config.stream, policy=self.policy)
+        elif config.role is Role.ROUTER:
+            self.receiver, self.sender = self.hub.relay(
+                config.stream,
+                policy=self.policy,
+                query=upstream,
+                start=config.start,
+                position=config.position,
+                deliver=config.deliver,
+            )
+        else:
+            self.receiver = self.hub.subscribe(
+                config.stream, query=self._own, start=config.start, position=config.position
+            )
+        self.mesh = self._new_mesh(peer_id, rng, selection)
+        self._up: dict[int, Link] = {}  # dcp's link id -> the mesh's link
+        self._down: dict[int, Link] = {}
+        self._dcp_of: dict[Link, int] = {}
+        self._inquiries: dict[int, Inquiry] = {}
+        self._events: deque[PeerEvent] = deque()
+        self._rng = rng
+        self._selection = selection
+        self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
+        self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
+        self._look_at: float | None = None
+        self._disconnecting: str | None = None
+        self.disconnected: str | None = None
+        """Why this peer gave up its parents, until `rejoin`."""
+
+    def _new_mesh(self, peer_id: PeerId, rng: random.Random, selection: SelectionPolicy | None) -> Mesh:
+        return Mesh(
+            peer_id,
+            self.config.mesh,
+            rng=random.Random(rng.getrandbits(64)),
+            policy=selection,
+            observer=self,
+            covers=self.policy.covers,
+            query=self._own if len(self._own) <= 1_024 else EVERYTHING,
+        )
+
+    def _first_upstream_query(self) -> bytes:
+        if not self.config.dynamic:
+            return EVERYTHING
+        return self._own if self.config.deliver else token_of(NOTHING)
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def start(self, *, now: float) -> None:
+        """Take part in the mesh from now on."""
+        if self.config.role is Role.ROOT:
+            self.mesh.start_root(now=now)
+        else:
+            self.mesh.start(now=now)
+        if self.receiver is not None and (self.config.deliver or self.config.role is Role.LEAF):
+            self._look_at = now + self.config.flow.look_interval
+        self._settle(now)
+
+    def rejoin(self, *, now: float) -> None:
+        """After `Disconnected`: look for parents again, and go on from the position reached."""
+        if self.disconnected is None:
+            raise ValueError("this peer is not disconnected")
+        self.disconnected = None
+        self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._selection)
+        self._flow = JoinExperiments(self.config.flow, len(self._ladder), self._rng)
+        self.start(now=now)
+
+    def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
+        """Give the mesh its next packet (roots only): an envelope, see `dcp.compression`."""
+        if self.config.role is not Role.ROOT or self.sender is None:
+            raise ValueError("only a root publishes")
+        return self.sender.publish(payload, an=an, contiguous=contiguous)
+
+    def add_candidates(self, records: Iterable[CandidateRecord], *, now: float) -> None:
+        self.mesh.add_candidates(records, now=now)
+        self._settle(now)
+
+    def change_query(self, query: Query | None, *, now: float) -> None:
+        """Want other packets; `QuerySwitched` in the content says from which position on. Fallbacks no longer apply."""
+        if self.receiver is None:
+            raise ValueError("a root has no query")
+        self._ladder = (query,)
+        self._flow = JoinExperiments(self.config.flow, 1, self._rng)
+        self._want(query, now)
+        self._settle(now)
+
+    def _want(self, query: Query | None, now: float) -> None:
+        assert self.receiver is not None
+        token = token_of(query)
+        if self.config.role is Role.LEAF:
+            self.receiver.change_query(token, now=now)
+        else:
+            self._wanted_own = token
+            self._fit_query(now)
+
+    def leave(self, *, now: float) -> None:
+        """Tell everybody; `Left` comes when the children have had time to find other parents."""
+        if self.disconnected is not None:  # the mesh has been left already
+            self._tell(meshevents.Left())
+        else:
+            self.mesh.leave(now=now)
+        self._settle(now)
+
+    # --- the five methods ---------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None:
+        self.hub.receive_datagram(data, address, now=now)
+        self._settle(now)
+
+    def handle_timeout(self, *, now: float) -> None:
+        self.hub.handle_timeout(now=now)
+        at = self.mesh.next_timeout()
+        if at is not None and now >= at:
+            self.mesh.handle_timeout(now=now)
+        if now >= self._narrow_at:
+            self._fit_query(now)
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = now + self.config.flow.look_interval
+            self._control_flow(now)
+        self._settle(now)
+
+    def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, Address]]:
+        return self.hub.datagrams_to_send(now=now)
+
+    def next_timeout(self, *, now: float) -> float | None:
+        times = (self.hub.next_timeout(now=now), self.mesh.next_timeout(), self._look_at)
+        return min((t for t in times if t is not None), default=None)
+
+    def next_event(self) -> PeerEvent | None:
+        return self._events.popleft() if self._events else None
+
+    # --- content ------------------------------------------------------------------------------------------------------
+
+    def next_content(self) -> Content | None:
+        """The next packet, gap, start or query switch for the client here. Payloads are envelopes."""
+        receiver = self.receiver
+        if receiver is None:
+            return None
+        if self.config.role is Role.LEAF:
+            return receiver.next_event()
+        while True:
+            if (switched := self._switch_own()) is not None:
+                return switched
+            event = receiver.next_event()
+            if event is None:
+                return None
+            if isinstance(event, QuerySwitched):
+                self._own_position = event.position
+                continue  # our own upstream query: the client's is another
+            if isinstance(event, Packet):
+                self._own_position = event.an
+                if not self.policy.matches(self._own, event.payload):
+                    continue
+            elif isinstance(event, Gap):
+                self._own_position = event.until
+            else:
+                self._own_position = event.position
+            return event
+
+    def _switch_own(self) -> QuerySwitched | None:
+        """A router's own client changes its query as soon as what comes from upstream covers the new one."""
+        assert self.receiver is not None
+        if self._wanted_own is None or self._own_position is None:
+            return None
+        # What still lies in the queue may have come under an older, narrower query: switch behind it.
+        if self.receiver.has_events and not self.policy.covers(self._own, self._wanted_own):
+            return None
+        if not self.policy.covers(self.receiver.query, self._wanted_own):
+            return None
+        self._own, self._wanted_own = self._wanted_own, None
+        return QuerySwitched(self._own_position, self._own)
+
+    # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
+
+    def heard_at(self, link: Link) -> float | None:
+        """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
+        number = self._dcp_of.get(link)
+        if number is None:
+            return None
+        if self.receiver is not None and number in self.receiver.links:
+            return self.receiver.links[number].heard_at
+        if self.sender is not None and number in self.sender.children:
+            return self.sender.children[number].heard_at
+        return None
+
+    def dcp_link(self, link: Link) -> int | None:
+        """dcp's number for a link of the mesh."""
+        return self._dcp_of.get(link)
+
+    @property
+    def links_mapped(self) -> int:
+        """Links that are known to both machines here."""
+        return len(self._dcp_of)
+
+    @property
+    def events_waiting(self) -> int:
+        return len(self._events)
+
+    def _settle(self, now: float) -> None:
+        """Let the two machines answer each other until both are quiet."""
+        while True:
+            busy = False
+            for effect in self.mesh.take_effects():
+                busy = True
+                self._run(effect, now)
+            while (event := self.hub.next_event()) is not None:
+                busy = True
+                self._on_dcp(event, now)
+            while (news := self.mesh.next_event()) is not None:
+                self._tell(news)
+            if self.sender is not None and self.sender.wants_revision != self._fitted:
+                # Before a narrower query that is being prepared upstream takes effect: a child may just have come
+                # that needs more than it.
+                self._fitted = self.sender.wants_revision
+                self._fit_query(now)
+            if not busy:
+                return
+
+    def _tell(self, news: meshevents.Event) -> None:
+        if isinstance(news, meshevents.Left) and self._disconnecting is not None:
+            self.disconnected, self._disconnecting = self._disconnecting, None
+            self._events.append(Disconnected(self.disconnected))
+            return
+        self._events.append(news)
+        if isinstance(news, meshevents.Left):
+            self._look_at = None
+            self.hub.remove_stream(self.config.stream, Reason.SHUTTING_DOWN)
+
+    def _run(self, effect: meshevents.Effect, now: float) -> None:
+        stream = self.config.stream
+        match effect:
+            case meshevents.OpenLink(link, _, address, hello):
+                number = self.hub.add_sender(stream, address, hello, now=now)
+                self._up[number] = link
+                self._dcp_of[link] = number
+            case meshevents.AcceptLink(request, link, reply):
+                accepted = self.hub.accept(stream, request, reply, now=now)
+                if accepted is None:
+                    self.mesh.link_reset(link, now=now)
+                else:
+                    self._down[accepted] = link
+                    self._dcp_of[link] = accepted
+            case meshevents.RefuseLink(request, reason, body):
+                self.hub.refuse(stream, request, REASON_BASE + reason, body)
+            case meshevents.SendMessage(links, body):
+                for link in links:
+                    self._send(link, body)
+            case meshevents.CloseLink(link, reason):
+                self._close(link, REASON_BASE + reason)
+            case meshevents.Inquire(inquiry, address, question):
+                timeout = self.config.inquiry_timeout
+                self._inquiries[self.hub.inquire(address, question, timeout=timeout, now=now)] = inquiry
+            case _:
+                self._events.append(effect)
+
+    def _send(self, link: Link, body: bytes) -> None:
+        number = self._dcp_of.get(link)
+        if number is None:
+            return
+        if self.receiver is not None and number in self._up:
+            self.receiver.send_message(number, body)
+        elif self.sender is not None:
+            self.sender.send_message(number, body)
+
+    def _close(self, link: Link, reason: int) -> None:
+        number = self._dcp_of.pop(link, None)
+        if number is None:
+            return
+        if self._up.pop(number, None) is not None and self.receiver is not None:
+            self.receiver.remove_sender(number, reason)
+        elif self._down.pop(number, None) is not None and self.sender is not None:
+            self.sender.close(number, reason)
+
+    def _on_dcp(self, event: dcp_events.Event, now: float) -> None:
+        mesh = self.mesh
+        match event:
+            case dcp_events.OpeningReceived(_, ticket, address, query, hello):
+                mesh.receive_join(Request(ticket), address[:2], hello, now=now, query=query)
+            case dcp_events.LinkOpened(_, number, _, reply):
+                if (link := self._up.get(number)) is not None:
+                    mesh.link_opened(link, reply, now=now)
+            case dcp_events.LinkRefused(_, number, _, reason, body):
+                if (link := self._forget(self._up, number)) is not None:
+                    self._refused(link, reason, body, now)
+            case dcp_events.LinkLost(_, number, _, reason, _):
+                if (link := self._forget(self._up, number)) is not None:
+                    self._ended(link, reason, now)
+            case dcp_events.ChildLost(_, number, _, reason, _):
+                if (link := self._forget(self._down, number)) is not None:
+                    self._ended(link, reason, now)
+            case dcp_events.MessageReceived(_, number, data):
+                link = self._up.get(number, self._down.get(number))
+                if link is not None:
+                    mesh.receive_message(link, data, now=now)
+            case dcp_events.InquiryReceived(ticket, _, body):
+                answer = mesh.answer_inquiry(body, now=now)
+                if answer is not None:
+                    self.hub.answer(ticket, answer)
+            case dcp_events.InquiryAnswered(number, _, reply):
+                inquiry = self._inquiries.pop(number, None)
+                if inquiry is None:
+                    return
+                if reply is None:
+                    mesh.inquiry_timed_out(inquiry, now=now)
+                else:
+                    mesh.inquiry_answered(inquiry, reply, now=now)
+            case dcp_events.WiderQueryWanted():
+                self._fit_query(now)
+            case dcp_events.ChildOpened():
+                pass
+
+    def _forget(self, table: dict[int, Link], number: int) -> Link | None:
+        link = table.pop(number, None)
+        if link is not None:
+            self._dcp_of.pop(link, None)
+        return link
+
+    def _refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+        if reason == Reason.TIMED_OUT:
+            self.mesh.open_timed_out(link, now=now)
+        elif reason >= REASON_BASE:
+            self.mesh.link_refused(link, reason - REASON_BASE, body, now=now)
+        else:
+            self.mesh.link_refused(link, _REFUSALS.get(Reason(reason), RefuseReason.POLICY), b"", now=now)
+
+    def _ended(self, link: Link, reason: int, now: float) -> None:
+        if reason >= REASON_BASE:
+            self.mesh.link_closed(link, reason - REASON_BASE, now=now)
+        else:
+            self.mesh.link_reset(link, now=now)
+
+    # --- flow control -------------------------------------------------------------------------------------------------
+
+    def _control_flow(self, now: float) -> None:
+        """Look how full the client's queue is, and do what the experiments say."""
+        if self.receiver is None or self.disconnected is not None:
+            return
+        backlog = self.receiver.backlog
+        decision = self._flow.look(backlog, now)
+        match decision:
+            case Decision.WARN:
+                self._events.append(FallingBehind(backlog))
+            case Decision.RECOVERED:
+                self._events.append(KeepingUp())
+            case Decision.STEP_DOWN | Decision.TRY_WIDER:
+                query = self._ladder[self._flow.rung]
+                words = query.canonical if query is not None else ""
+                kind = QueryNarrowed if decision is Decision.STEP_DOWN else QueryWidened
+                self._events.append(kind(self._flow.rung, words))
+                self._want(query, now)
+            case Decision.GIVE_UP if self.config.role is Role.LEAF:
+                # A router goes on for its children: its own client, which is served from the log, gets gaps.
+                self._disconnecting = "the program does not take what comes for it"
+                self._look_at = None
+                self.mesh.leave(now=now)
+            case _:
+                pass
+
+    # --- content configuration ----------------------------------------------------------------------------------------
+
+    def _fit_query(self, now: float) -> None:
+        """Ask upstream for what is wanted here: for more at once, for less only after a while."""
+        receiver, sender = self.receiver, self.sender
+        if receiver is None or sender is None or not self.config.dynamic:
+            return
+        wanted = sender.wanted_queries()
+        if self.config.deliver:
+            wanted.append(self._own)
+            if self._wanted_own is not None:
+                wanted.append(self._wanted_own)
+        target = receiver.change.target
+        if not all(sender.log.covers(target, query) for query in wanted):
+            receiver.change_query(self.policy.union([target, *wanted]), now=now)
+            self._narrow_at = now + self.config.narrow_after
+        elif now >= self._narrow_at:
+            self._narrow_at = now + self.config.narrow_after
+            least = self.policy.union(wanted)
+            if least != target:
+                receiver.change_query(least, now=now)

@@ -1,0 +1,27 @@
+"""What a peer raises on purpose. What the network does (loss, silence, dead peers) comes as events, not as errors."""
+
+from __future__ import annotations
+
+
+class PeerError(Exception):
+    """Base of every error of `peer`: a sentence that says what is wrong and what to do."""
+
+
+class StreamUnavailable(PeerError):
+    """No root of the stream could be found or reached in the time given."""
+
+
+class FeedError(PeerError):
+    """A root's source can't be read or says something that is no packet."""
+
+
+class NotSynchronised(FeedError):
+    """A root could not find out which numbers its packets have; it must not serve."""
+
+
+class WrongOwner(PeerError):
+    """The stream belongs to somebody else: the roots in the directory are vouched for by another key."""
+
+
+class Overrun(PeerError):
+    """This program did not take what came for it, so its peer gave up its parents. `rejoin` goes on."""

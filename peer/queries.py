@@ -1,0 +1,90 @@
+"""What the mesh asks about queries, answered by the XML switch: the only place where dcp's tokens meet XPath.
+
+A token on the wire is an encoded canonical query; the empty one is everything. Payloads are envelopes (`dcp` packs them
+at the root): they are opened here to be looked at, and passed on untouched.
+
+A packet that is no XML matches no query: who asked for everything gets it, others do not. It is counted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from dcp import EVERYTHING, PayloadRefused
+from dcp.compression import Compressor
+from xmlswitch import MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
+
+# Decoded queries kept at hand: a mesh uses few, and a stranger's must not grow the table.
+MAX_REMEMBERED = 4_096
+
+NOTHING = Query.parse("false()")
+
+
+def token_of(query: Query | None) -> bytes:
+    """The form in which dcp carries a query; None and everything are the empty token."""
+    return EVERYTHING if query is None or query.matches_everything else query.encode()
+
+
+class XPathPolicy:
+    """`dcp.QueryPolicy` for XPath over XML packets."""
+
+    def __init__(self, compressor: Compressor | None = None) -> None:
+        self.switch: Switch[Query] = Switch()
+        self.unreadable = 0
+        """Packets that could not be looked into: a broken envelope, or no XML."""
+        self._compressor = compressor or Compressor()
+        self._decoded: OrderedDict[bytes, Query] = OrderedDict()
+
+    def query_of(self, token: bytes) -> Query:
+        """The query behind a token that was checked before; QueryError or MalformedQuery otherwise."""
+        known = self._decoded.get(token)
+        if known is None:
+            known = Query.parse("true()") if token == EVERYTHING else Query.decode_untrusted(token)
+            self._decoded[token] = known
+            if len(self._decoded) > MAX_REMEMBERED:
+                self._decoded.popitem(last=False)
+        return known
+
+    def check(self, query: bytes) -> str | None:
+        try:
+            self.query_of(query)
+        except (QueryError, MalformedQuery) as error:
+            return str(error)
+        return None
+
+    def matches(self, query: bytes, payload: bytes) -> bool:
+        if query == EVERYTHING:
+            return True
+        try:
+            return self.query_of(query).matches(self._compressor.unpack_untrusted(payload))
+        except (MalformedDocument, PayloadRefused):
+            self.unreadable += 1
+            return False
+
+    def covers(self, outer: bytes, inner: bytes) -> bool:
+        if outer in (EVERYTHING, inner):
+            return True
+        return inner != EVERYTHING and covers(self.query_of(outer), self.query_of(inner))
+
+    def union(self, tokens: Iterable[bytes]) -> bytes:
+        """The least query we know of that covers them all."""
+        wanted = set(tokens)
+        if EVERYTHING in wanted:
+            return EVERYTHING
+        queries = [self.query_of(token) for token in sorted(wanted)]
+        return token_of(disjoin(queries)) if queries else token_of(NOTHING)
+
+    def open_slot(self, slot: int, query: bytes) -> None:
+        self.switch.add_link(slot, slot=slot)
+        self.switch.subscribe(slot, self.query_of(query))
+
+    def close_slot(self, slot: int) -> None:
+        self.switch.remove_link(slot)
+
+    def route(self, payload: bytes) -> int:
+        try:
+            return self.switch.match_mask(self._compressor.unpack_untrusted(payload))
+        except (MalformedDocument, PayloadRefused):
+            self.unreadable += 1
+            return 0
