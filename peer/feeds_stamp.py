@@ -1,0 +1,26 @@
+"""A root's time stamp in a packet: a processing instruction behind the root element, which no query sees.
+
+Roots stamp at different moments, so their copies of a packet differ in the stamp and in nothing else; whoever compares
+packets compares them without it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STAMP = re.compile(rb"<\?skymesh-sent (\d{1,12}\.\d{6})\?>\Z")
+
+
+def stamp(payload: bytes, now: float) -> bytes:
+    """The packet with the Unix time at which it was sent."""
+    return payload + b"<?skymesh-sent %.6f?>" % now
+
+
+def stamp_of(payload: bytes) -> float | None:
+    found = _STAMP.search(payload, max(0, len(payload) - 48))
+    return float(found.group(1)) if found else None
+
+
+def strip_stamp(payload: bytes) -> bytes:
+    found = _STAMP.search(payload, max(0, len(payload) - 48))
+    return payload[: found.start()] if found else payload

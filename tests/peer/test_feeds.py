@@ -1,0 +1,532 @@
+"""Root feeds: words understood, bytes read, packets numbered alike, and a later root that listens before it serves."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import asynccontextmanager
+from datetime import date
+from pathlib import Path
+
+import pytest
+import trio
+
+from dcp import Gap, Packet, Start
+from dht import Identity
+from peer.core import Role
+from peer.errors import FeedError, NotSynchronised, WrongOwner
+from peer.feeds import FeedOptions, Plan, plan_feed
+from peer.feeds_bytes import DescriptorSource, FileSource, TcpListenSource, TcpSource
+from peer.feeds_demo import ANCHOR, DemoFeed
+from peer.feeds_replay import archive_packets, log_packets
+from peer.feeds_serve import RESERVE, RootFeed
+from peer.feeds_stamp import stamp, stamp_of, strip_stamp
+from peer.feeds_state import MarkFile
+from peer.node import Peer, PeerOptions, open_peer
+from peer.packetlog import Gap as LoggedGap
+from peer.packetlog import Packet as LoggedPacket
+from peer.packetlog import Writer
+from peer.sequencer import AsdiSequencer, Mark
+
+PATIENCE = 40.0
+"""Bound on waits for a condition: far above what it takes, even on a busy machine."""
+
+
+def plan(source: str, **options: object) -> Plan:
+    return plan_feed(FeedOptions(source=source, **options))  # type: ignore[arg-type]
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "numbering", "framing", "live"),
+    [
+        ("flights.xml", "position", "xml", False),
+        ("-", "content", "xml", True),
+        ("tcp://127.0.0.1:9", "content", "xml", True),
+        ("tcp-listen://[::1]:0", "content", "xml", True),
+        ("asdi:messages.txt", "asdi", "lines", False),
+        ("asdi:tcp://127.0.0.1:9", "asdi", "lines", True),
+    ],
+)
+def test_sources_suggest_framing_and_numbering(source, numbering, framing, live):
+    understood = plan(source)
+    assert (understood.numbering, understood.framing, understood.is_live) == (numbering, framing, live)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "sentence"),
+    [
+        ("f", {"rate": 1.0, "speed": 1.0}, "give one of them"),
+        ("f", {"speed": 2.0}, "carry a time"),
+        ("f", {"numbering": "asdi"}, "asdi:f"),
+        ("f", {"framing": "json"}, "--framing is one of"),
+        ("-", {"loop": True}, "--loop is for files"),
+        ("asdi:f", {"loop": True, "numbering": "asdi"}, "can't come again"),
+        ("asdi:", {}, "needs a source"),
+        ("log:x", {"loop": True}, "keep the numbers"),
+        ("tcp://nowhere", {}, "HOST:PORT"),
+        ("http://x:1", {}, "a feed is"),
+        ("demo:many", {}, "takes a number"),
+        ("f", {"rate": -1.0}, "from 0 up"),
+        ("demo", {"speed": 0.0}, "above 0"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(source, options, sentence):
+    with pytest.raises(FeedError, match=sentence):
+        plan(source, **options)
+
+
+def test_stamps_go_on_and_come_off():
+    packet = b"<a><b/></a>"
+    assert stamp_of(stamp(packet, 1_794_800_005.25)) == 1_794_800_005.25
+    assert strip_stamp(stamp(packet, 1.5)) == packet
+    assert stamp_of(packet) is None
+    assert strip_stamp(packet) == packet
+
+
+# --- the mark on disk -------------------------------------------------------------------------------------------------
+
+
+def test_marks_survive(tmp_path):
+    file = MarkFile(tmp_path / "deep" / "mark.json", "asdi")
+    assert file.load() is None
+    file.save(Mark(7))
+    assert file.load() == Mark(7)
+    file.save(Mark(9, 1_794_800_000, True))
+    assert file.load() == Mark(9, 1_794_800_000, True)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["mark.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "skymesh root mark v1", "stream": "x", "an": 1}'])
+def test_a_damaged_mark_is_an_error(tmp_path, text):
+    (tmp_path / "mark.json").write_text(text)
+    with pytest.raises(FeedError, match="damaged"):
+        MarkFile(tmp_path / "mark.json", "asdi").load()
+
+
+# --- sources of bytes -------------------------------------------------------------------------------------------------
+
+
+async def collect(source, most: int | None = None) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            send, receive = trio.open_memory_channel[bytes | None](4)
+            nursery.start_soon(source.run, send)
+            async with receive:
+                async for chunk in receive:
+                    found.append(chunk)
+                    if most is not None and len(found) == most:
+                        nursery.cancel_scope.cancel()
+    return found
+
+
+async def test_a_file_is_read_and_read_again(tmp_path):
+    path = tmp_path / "feed"
+    path.write_bytes(b"<a/>")
+    assert await collect(FileSource(str(path))) == [b"<a/>"]
+    assert await collect(FileSource(str(path), loop=True), most=3) == [b"<a/>"] * 3
+    path.write_bytes(b"")
+    assert await collect(FileSource(str(path), loop=True)) == []
+
+
+async def test_a_file_that_is_not_there_is_one_sentence():
+    with pytest.raises(ExceptionGroup) as caught:
+        await collect(FileSource("/nowhere/at/all"))
+    assert caught.group_contains(FeedError, match="cannot read the feed /nowhere/at/all: No such file")
+
+
+async def test_a_pipe_is_read_to_its_end():
+    read, write = os.pipe()
+    try:
+        os.write(write, b"<a/><b/>")
+        os.close(write)
+        assert await collect(DescriptorSource(read)) == [b"<a/><b/>"]
+    finally:
+        os.close(read)
+
+
+async def test_tcp_connects_again_and_tells_of_the_break():
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port = listener.socket.getsockname()[1]
+
+    async def serve_twice() -> None:
+        for text in (b"one", b"two"):
+            stream = await listener.accept()
+            await stream.send_all(text)
+            await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_twice)
+        assert await collect(TcpSource("127.0.0.1", port), most=4) == [b"one", None, b"two", None]
+    await listener.aclose()
+
+
+async def test_whoever_connects_feeds_and_a_second_one_is_closed():
+    ports: list[int] = []
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            send, receive = trio.open_memory_channel[bytes | None](4)
+            listening = trio.Event()
+
+            def on_listening(host: str, port: int) -> None:
+                ports.append(port)
+                listening.set()
+
+            nursery.start_soon(TcpListenSource("127.0.0.1", 0, on_listening).run, send)
+            await listening.wait()
+            first = await trio.open_tcp_stream("127.0.0.1", ports[0])
+            await first.send_all(b"<a/>")
+            assert await receive.receive() == b"<a/>"
+            second = await trio.open_tcp_stream("127.0.0.1", ports[0])
+            assert await second.receive_some() == b""
+            await first.aclose()
+            assert await receive.receive() is None
+            third = await trio.open_tcp_stream("127.0.0.1", ports[0])
+            await third.send_all(b"<b/>")
+            assert await receive.receive() == b"<b/>"
+            await third.aclose()
+            await second.aclose()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_port_in_use_is_one_sentence():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ExceptionGroup) as caught:
+            await collect(TcpListenSource("127.0.0.1", taken.getsockname()[1]))
+    assert caught.group_contains(FeedError, match="cannot listen for a feed")
+
+
+# --- packets with numbers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"speed": 60.0}, {"rate": 100.0}])
+def test_demo_roots_started_apart_send_the_same_at_the_same_time(options):
+    now = ANCHOR + 27_000_000.0
+    first, second = DemoFeed(**options), DemoFeed(**options)
+    early = first.packets(now)
+    later = second.packets(now + 3.0)
+    beginning = next(later)
+    assert second.send_at(beginning) >= now + 3.0
+    known = {}
+    while beginning.an not in known:
+        packet = next(early)
+        known[packet.an] = packet
+    for _ in range(50):
+        assert known.pop(beginning.an, None) == beginning
+        beginning, packet = next(later), next(early)
+        known[packet.an] = packet
+        assert first.send_at(packet) == second.send_at(packet)
+
+
+def test_demo_refuses_what_it_cannot_do():
+    for wrong in ({"copies": 0}, {"speed": 1e9}, {"rate": 1e9}, {"rate": 1.0, "speed": 1.0}):
+        with pytest.raises(FeedError):
+            DemoFeed(**wrong)
+    with pytest.raises(FeedError, match="before 2026"):
+        next(DemoFeed(rate=5.0).packets(ANCHOR - 100.0))
+
+
+def test_a_packet_log_is_fed_with_its_gaps(tmp_path):
+    with Writer(tmp_path / "log") as writer:
+        writer.append(
+            [LoggedPacket(3, 1_000_000, b"<a/>"), LoggedGap(3, 6, 2_000_000), LoggedPacket(7, 3_000_000, b"<b/>")]
+        )
+    found = list(log_packets(str(tmp_path / "log")))
+    assert [(packet.an, packet.payload, packet.contiguous, packet.time) for packet in found] == [
+        (3, b"<a/>", True, 1.0),
+        (7, b"<b/>", False, 3.0),
+    ]
+
+
+def test_an_archive_or_log_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(FeedError):
+        list(archive_packets(str(tmp_path / "nothing")))
+    with pytest.raises(FeedError, match="no packet log"):
+        list(log_packets(str(tmp_path / "nothing")))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FeedError, match="no packets"):
+        list(log_packets(str(tmp_path / "empty")))
+
+
+# --- roots at work ----------------------------------------------------------------------------------------------------
+
+
+def root_options(folder: Path, bootstrap=(), state: Path | None = None) -> PeerOptions:
+    owner = folder / "owner.key"
+    Identity.load_or_create(owner)
+    return PeerOptions(stream="feed", role=Role.ROOT, owner=owner, beacon=False, bootstrap=bootstrap, state=state)
+
+
+@asynccontextmanager
+async def serving(options: PeerOptions, feed: Plan, **more: object):
+    """A root that has been opened."""
+    opened = trio.Event()
+    root = RootFeed(options, feed, on_open=lambda peer: opened.set(), **more)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(root.run)
+        with trio.fail_after(PATIENCE):
+            await opened.wait()
+        yield root
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client(bootstrap, **options: object):
+    chosen = PeerOptions(stream="feed", role=Role.LEAF, beacon=False, bootstrap=bootstrap, **options)  # type: ignore[arg-type]
+    async with open_peer(chosen) as peer:
+        yield peer
+
+
+async def take(peer: Peer, packets: int) -> list[Packet | Gap]:
+    found: list[Packet | Gap] = []
+    with trio.fail_after(PATIENCE):
+        while sum(isinstance(item, Packet) for item in found) < packets:
+            item = await peer.__anext__()
+            if isinstance(item, Packet | Gap):
+                found.append(item)
+    return found
+
+
+@pytest.mark.net
+async def test_a_file_reaches_a_client_and_its_history_stays(tmp_path):
+    documents = [b"<p>%d</p>" % number for number in range(40)]
+    (tmp_path / "feed.xml").write_bytes(b"\n".join(documents))
+    async with serving(root_options(tmp_path), plan(str(tmp_path / "feed.xml"), rate=0.0)) as root:
+        with trio.fail_after(PATIENCE):
+            await root.ended.wait()
+        assert root.published == 40
+        async with client([root.peer.address], parents=1, start=Start.OLDEST) as peer:
+            found = await take(peer, 40)
+    assert found == [Packet(number + 1, document) for number, document in enumerate(documents)]
+
+
+@pytest.mark.net
+async def test_asdi_text_becomes_numbered_xml(tmp_path):
+    from pipeline.flights import Feed
+
+    lines = [line.text for line in Feed().lines(1_794_798_734, 1_794_798_760)]
+    (tmp_path / "asdi.txt").write_text("\r\n".join([*lines[:10], "nonsense", *lines[11:]]))
+    reference = date(2026, 11, 16)
+    feed = plan(f"asdi:{tmp_path / 'asdi.txt'}", rate=0.0, reference=reference)
+    first = AsdiSequencer(reference, waits=False).number(lines[0].encode())
+    assert first is not None
+    # From a position, not from the oldest: the oldest is where the coverage without a hole begins.
+    where = {"start": Start.POSITION, "position": first.an - 1}
+    async with (
+        serving(root_options(tmp_path), feed) as root,
+        client([root.peer.address], parents=1, **where) as peer,
+    ):
+        found = await take(peer, len(lines) - 1)
+    packets = [item for item in found if isinstance(item, Packet)]
+    assert [item.an - packets[0].an for item in packets] == [n for n in range(len(lines)) if n != 10]
+    assert [item for item in found if isinstance(item, Gap)] == [Gap(packets[0].an + 9, packets[0].an + 10)]
+    assert all(item.payload.startswith(b"<?xml") for item in packets)
+
+
+class Feeder:
+    """Writes packets to a root's `tcp-listen` feed."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.listening = trio.Event()
+
+    def on_listening(self, host: str, port: int) -> None:
+        self.port = port
+        self.listening.set()
+
+    async def connect(self) -> trio.SocketStream:
+        with trio.fail_after(PATIENCE):
+            await self.listening.wait()
+        return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+
+@pytest.mark.net
+async def test_a_later_root_takes_over_the_numbers_before_it_serves(tmp_path):
+    """Two roots without numbers in their feeds; the second starts in the middle, with a feed that is behind."""
+    documents = [b"<p>%d</p>" % number for number in range(400)]
+    feeders = [Feeder(), Feeder()]
+    feed = plan("tcp-listen://127.0.0.1:0")
+    options = root_options(tmp_path)
+    async with serving(options, feed, on_listening=feeders[0].on_listening, find_timeout=0.2) as first:
+        one = await feeders[0].connect()
+        await one.send_all(b"".join(documents[:100]))
+        bootstrap = [first.peer.address]
+        async with trio.open_nursery() as nursery:
+            opened = trio.Event()
+            second = RootFeed(
+                root_options(tmp_path, bootstrap),
+                feed,
+                on_listening=feeders[1].on_listening,
+                on_open=lambda peer: opened.set(),
+                find_timeout=20.0,
+            )
+            nursery.start_soon(second.run)
+            two = await feeders[1].connect()
+            await two.send_all(b"".join(documents[50:90]))
+            await one.send_all(b"".join(documents[100:150]))
+            await two.send_all(b"".join(documents[90:150]))
+            with trio.fail_after(PATIENCE):
+                await opened.wait()
+            # The first root's feed ends, and the second goes on alone: the client never notices.
+            async with client(bootstrap, parents=2) as peer:
+                with trio.fail_after(PATIENCE):
+                    await peer.wait_parents(2)
+                await one.send_all(b"".join(documents[150:200]))
+                await two.send_all(b"".join(documents[150:400]))
+                found = await take(peer, 250)
+            await two.aclose()
+            nursery.cancel_scope.cancel()
+        await one.aclose()
+    assert found == [Packet(number + 1, documents[number]) for number in range(150, 400)]
+
+
+@pytest.mark.net
+async def test_a_root_whose_feed_broke_listens_again_and_goes_on_behind_a_hole(tmp_path):
+    documents = [b"<p>%d</p>" % number for number in range(200)]
+    feeders = [Feeder(), Feeder()]
+    feed = plan("tcp-listen://127.0.0.1:0")
+    async with serving(root_options(tmp_path), feed, on_listening=feeders[0].on_listening, find_timeout=0.2) as first:
+        one = await feeders[0].connect()
+        await one.send_all(b"".join(documents[:60]))
+        async with trio.open_nursery() as nursery:
+            opened = trio.Event()
+            second = RootFeed(
+                root_options(tmp_path, [first.peer.address]),
+                feed,
+                on_listening=feeders[1].on_listening,
+                on_open=lambda peer: opened.set(),
+                find_timeout=20.0,
+            )
+            nursery.start_soon(second.run)
+            two = await feeders[1].connect()
+            await two.send_all(b"".join(documents[20:60]))
+            with trio.fail_after(PATIENCE):
+                await opened.wait()
+            await published(second, 60)
+            # The connection ends in the middle of a document, and comes back when five more are gone.
+            await two.send_all(documents[60][:4])
+            await two.aclose()
+            two = await feeders[1].connect()
+            await two.send_all(b"".join(documents[65:100]))
+            await one.send_all(b"".join(documents[60:120]))
+            await two.send_all(b"".join(documents[100:120]))
+            await published(second, 120)
+            log = second.peer.core.sender.log
+            _, ans, payloads, _ = log.columns()
+            assert dict(zip(ans, payloads, strict=True)) == {
+                number + 1: b"\0" + documents[number] for number in [*range(20, 60), *range(65, 120)]
+            }
+            assert log.stretch(60, b"") == (False, 65), "what was lost is a hole"
+            await two.aclose()
+            nursery.cancel_scope.cancel()
+        await one.aclose()
+
+
+async def published(root: RootFeed, an: int) -> None:
+    with trio.fail_after(PATIENCE):
+        while root.last_an is None or root.last_an < an:
+            assert root.peer is not None
+            await root.peer.wait_turn()
+
+
+async def feed_for_ever(root: RootFeed, feeder: Feeder, data: bytes) -> None:
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(root.run)
+            async with await feeder.connect() as stream:
+                await stream.send_all(data)
+                await trio.sleep_forever()
+
+
+@pytest.mark.net
+async def test_a_root_that_cannot_find_its_numbers_does_not_serve(tmp_path):
+    feeders = [Feeder(), Feeder()]
+    feed = plan("tcp-listen://127.0.0.1:0")
+    async with serving(root_options(tmp_path), feed, on_listening=feeders[0].on_listening, find_timeout=0.2) as first:
+        one = await feeders[0].connect()
+        await one.send_all(b"<a/><b/><c/>" * 30)
+        second = RootFeed(
+            root_options(tmp_path, [first.peer.address]), feed, on_listening=feeders[1].on_listening, sync_timeout=4.0,
+            find_timeout=20.0,
+        )  # fmt: skip
+        with pytest.raises(ExceptionGroup) as caught:
+            await feed_for_ever(second, feeders[1], b"<a/><b/><c/>" * 20)
+        assert caught.group_contains(NotSynchronised, match="could not find its numbers", depth=None)
+        assert second.peer is None
+        await one.aclose()
+
+
+@pytest.mark.net
+async def test_a_counting_root_never_gives_a_number_twice(tmp_path):
+    feed = plan("tcp-listen://127.0.0.1:0")
+    ans: list[int] = []
+    for _ in range(2):
+        feeder = Feeder()
+        options = root_options(tmp_path, state=tmp_path / "state")
+        async with (
+            serving(options, feed, on_listening=feeder.on_listening, find_timeout=0.1) as root,
+            client([root.peer.address], parents=1) as peer,
+        ):
+            with trio.fail_after(PATIENCE):
+                await peer.wait_parents(1)
+            stream = await feeder.connect()
+            await stream.send_all(b"<a/><b/><c/>")
+            ans += [item.an for item in await take(peer, 3) if isinstance(item, Packet)]
+            await stream.aclose()
+    assert ans[:3] == [1, 2, 3]
+    assert ans[3] > 3 + RESERVE - 3
+    assert len(set(ans)) == 6
+
+
+@pytest.mark.net
+async def test_a_root_of_another_owner_says_so(tmp_path):
+    (tmp_path / "feed.xml").write_bytes(b"<a/>")
+    feed = plan(str(tmp_path / "feed.xml"))
+    async with serving(root_options(tmp_path), feed) as root:
+        stranger = PeerOptions(stream="feed", role=Role.ROOT, beacon=False, bootstrap=[root.peer.address])
+        with pytest.raises(ExceptionGroup) as caught, trio.fail_after(PATIENCE):
+            await RootFeed(stranger, feed).run()
+    assert caught.group_contains(WrongOwner, match="already served by roots of the owner", depth=None)
+
+
+@pytest.mark.net
+async def test_the_public_names_do_the_same(tmp_path):
+    import peer
+
+    (tmp_path / "feed.xml").write_bytes(b"<a/><b/>")
+    local = {"listen": ("127.0.0.1", 0), "beacon": False}
+    feed = peer.root_from("feed", str(tmp_path / "feed.xml"), rate=100.0, owner=tmp_path / "owner.key", **local)
+    async with feed as source:
+        with trio.fail_after(PATIENCE):
+            await source.ended.wait()
+        reach = [source.peer.address]
+        joining = peer.join("feed", parents=1, capacity=0, start="oldest", bootstrap=reach, **local)
+        async with joining as stream:
+            assert await take(stream, 2) == [peer.Packet(1, b"<a/>"), peer.Packet(2, b"<b/>")]
+        # A program's own root, vouched for by the same owner, goes on where the feed ended.
+        publishing = peer.root("feed", owner=tmp_path / "owner.key", bootstrap=reach, **local)
+        joining = peer.join("feed", parents=2, capacity=0, start=2, bootstrap=reach, **local)
+        async with publishing as publisher, joining as stream:
+            with trio.fail_after(PATIENCE):
+                await stream.wait_parents(2)
+            await publisher.send(b"<c/>", an=3)
+            assert await take(stream, 2) == [peer.Packet(2, b"<b/>"), peer.Packet(3, b"<c/>")]
+
+
+def test_starts_are_words_or_numbers():
+    from peer.api import start_of
+
+    assert [start_of(word) for word in ("now", "oldest", "7", 7, 0)] == [
+        (Start.NEW, None),
+        (Start.OLDEST, None),
+        (Start.POSITION, 6),
+        (Start.POSITION, 6),
+        (Start.POSITION, 0),
+    ]
+    with pytest.raises(ValueError, match="start is"):
+        start_of("then")

@@ -1,0 +1,151 @@
+"""Splitters: packets come out whole, however the bytes are cut; garbage is counted and passed; nothing grows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from peer.framing import KINDS, LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
+
+NAMES = st.sampled_from(["a", "b", "flight", "n:x", "é"])
+TEXTS = st.text(st.characters(exclude_characters="<>&\0", exclude_categories=["Cs"]), max_size=12)
+MISC = st.one_of(
+    TEXTS.filter(lambda text: "--" not in text and not text.endswith("-")).map(lambda text: f"<!--{text}<'\">-->"),
+    TEXTS.filter(lambda text: "?" not in text).map(lambda text: f"<?pi {text}>'<?>"),
+)
+
+
+def attributes() -> st.SearchStrategy[str]:
+    value = TEXTS.filter(lambda text: "'" not in text and '"' not in text)
+    return st.lists(value, max_size=2).map(
+        lambda values: "".join(f' k{number}="{text}>/\'"' for number, text in enumerate(values))
+    )
+
+
+def element(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.builds(lambda name, attrs, body: f"<{name}{attrs}>{body}</{name} >", NAMES, attributes(), inner)
+
+
+ELEMENTS = st.recursive(
+    st.one_of(
+        st.builds(lambda name, attrs: f"<{name}{attrs} />", NAMES, attributes()),
+        element(TEXTS),
+        element(TEXTS.filter(lambda text: "]]" not in text).map(lambda text: f"<![CDATA[{text}</a>]]>")),
+    ),
+    lambda children: element(
+        st.lists(st.one_of(children, MISC, TEXTS), max_size=3).map("".join),
+    ),
+    max_leaves=6,
+)
+DOCUMENTS = st.builds(
+    lambda head, misc, doctype, body: head + misc + doctype + body,
+    st.sampled_from(["", '<?xml version="1.0"?>']),
+    st.one_of(st.just(""), MISC),
+    st.sampled_from(["", "<!DOCTYPE a>", "<!DOCTYPE a [<!ENTITY e \">'\"><!-- ' -->\n<?x '?>]>"]),
+    ELEMENTS,
+)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+def run(splitter: Splitter, chunks: list[bytes]) -> tuple[list[bytes], dict[str, int]]:
+    found = [packet for chunk in chunks for packet in splitter.feed(chunk)]
+    return found + splitter.finish(), dict(splitter.errors)
+
+
+@given(st.lists(DOCUMENTS, max_size=5), st.lists(st.integers(0, 10**6), max_size=8), st.sampled_from(["", " ", "\r\n"]))
+def test_documents_come_back_whole(documents, places, between):
+    data = between.join(documents).encode()
+    found, errors = run(XmlSplitter(), cut(data, places))
+    assert found == [document.encode() for document in documents]
+    assert not errors
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.lists(
+            st.one_of(
+                DOCUMENTS.map(str.encode),
+                st.sampled_from(
+                    [b"<", b"</a>", b"<!", b"<a", b"<?xml ", b"]]>", b"x", b"\0", b"<a b='", b"<!--", b"?>"]
+                ),
+                st.binary(max_size=5),
+            ),
+            max_size=8,
+        ).map(b"".join),
+    ),
+    st.lists(st.integers(0, 10**6), max_size=30),
+    st.sampled_from(KINDS),
+    st.integers(1, 80),
+)
+@example(b"<a>" + b"x" * 90 + b"</a><a/>", list(range(100)), "xml", 20)
+@example(b"x<a/>", [], "xml", 1)  # once went round for ever
+def test_cutting_changes_nothing(data, places, kind, most):
+    whole = run(make_splitter(kind, max_document=most), [data])
+    assert run(make_splitter(kind, max_document=most), cut(data, places)) == whole
+    assert run(make_splitter(kind, max_document=most), [bytes((byte,)) for byte in data]) == whole
+    assert all(0 < len(packet) <= most for packet in whole[0])
+
+
+@pytest.mark.parametrize(
+    ("data", "found", "errors"),
+    [
+        (b"garbage<a/>more<b/>", [b"<a/>", b"<b/>"], {"garbage": 2}),
+        (b"<a><b></a><a>1</a>", [b"<a>1</a>"], {"mismatch": 1}),
+        (b"<a>1</a><a><b>cut<?xml version='1.0'?><c/>", [b"<a>1</a>", b"<?xml version='1.0'?><c/>"], {"cut_off": 1}),
+        # After trouble inside a document an inner element is no document; a root seen before is.
+        (b"<a>1</a><a>< <i>x</i></a><a>2</a>", [b"<a>1</a>", b"<a>2</a>"], {"bad_markup": 1}),
+        (b"<a", [], {"cut_off": 1}),
+        (b"<a/><!-- trailing -->", [b"<a/>"], {}),
+        (b"<a/><!-- trailing --><?xml version='1.0'?><b/>", [b"<a/>", b"<?xml version='1.0'?><b/>"], {}),
+        (b"\xef\xbb\xbf<a/>\xef\xbb\xbf\n<b/>", [b"<a/>", b"<b/>"], {}),
+        (b"<a></b ><!ELEMENT x><c></c>", [b"<c></c>"], {"mismatch": 1}),
+    ],
+)
+def test_it_finds_its_way_back(data, found, errors):
+    assert run(XmlSplitter(), [data]) == (found, errors)
+
+
+def test_new_roots_are_taken_after_a_documents_length_of_garbage():
+    splitter = XmlSplitter(max_document=64)
+    data = b"<a>1</a><a>< " + b"<x/>" * 40
+    found, errors = run(splitter, [data])
+    assert found[0] == b"<a>1</a>"
+    assert b"<x/>" in found
+    assert errors == {"bad_markup": 1}
+
+
+def test_a_document_too_large_is_passed_and_never_kept():
+    splitter = XmlSplitter(max_document=1_000)
+    found = [packet for _ in range(100) for packet in splitter.feed(b"<a>" + b"x" * 100)]
+    assert found == []
+    assert len(splitter._buffer) <= 1_200
+    assert splitter.errors["too_large"] >= 1
+    assert splitter.feed(b"</a><?xml version='1.0'?><a/>") == [b"<?xml version='1.0'?><a/>"]
+
+
+def test_lengths():
+    splitter = LengthSplitter(max_document=10)
+    data = b"\0\0\0\x03abc" + b"\0\0\0\0" + b"\0\0\0\x0b" + b"x" * 11 + b"\0\0\0\x01z"
+    assert run(splitter, [data]) == ([b"abc", b"z"], {"too_large": 1})
+    assert splitter.feed(b"\xff\xff\xff\xff<a/>") == []
+    assert splitter.is_broken
+    assert splitter.feed(b"\0\0\0\x03abc") == []
+
+
+def test_separators():
+    assert run(SeparatorSplitter(b"\0"), [b"<a/>\0\0 <b/>\n\0<c/>"]) == ([b"<a/>", b"<b/>", b"<c/>"], {})
+    lines = SeparatorSplitter(b"\n", max_document=5)
+    assert run(lines, [b"one\r\ntoo long a line", b" indeed\ntwo\n"]) == ([b"one", b"two"], {"too_large": 1})
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="framing is one of"):
+        make_splitter("json")
