@@ -1,0 +1,50 @@
+"""`join`: packets to standard output."""
+
+from __future__ import annotations
+
+import trio
+
+from peer.cli_config import Settings
+from peer.cli_errors import CliError, ExitCode
+from peer.cli_output import Printer
+from peer.cli_run import beside, expect_directory, peer_options, run
+from peer.core import Role
+from peer.node import Peer, open_peer
+
+
+def join(settings: Settings) -> int:
+    wants_packets = settings["format"] != "none" or settings["query"] is not None or settings["count"] is not None
+    options = peer_options(
+        settings,
+        Role.LEAF if settings["leaf"] or settings["capacity"] == 0 else Role.ROUTER,
+        capacity=settings["capacity"],
+        dynamic=settings["dynamic"],
+        deliver=wants_packets or settings["leaf"],
+    )
+    printer = Printer(settings["format"], settings["roots_key"])
+
+    async def command() -> int:
+        async with open_peer(options) as peer, trio.open_nursery() as nursery:
+            nursery.start_soon(expect_directory, peer, settings)
+            await beside(peer, settings, nursery, live=settings["format"] == "none")
+            code = await _print(peer, printer, settings)
+            nursery.cancel_scope.cancel()
+        return code
+
+    return run(settings, command)
+
+
+async def _print(peer: Peer, printer: Printer, settings: Settings) -> int:
+    """Until the count, the time or the stream ends."""
+    count = settings["count"]
+    timeout = settings["timeout"] if settings["timeout"] is not None else float("inf")
+    with trio.move_on_after(timeout):
+        while items := await peer.receive_many():
+            await printer.write(items, count)
+            if count is not None and printer.packets >= count:
+                return ExitCode.OK
+    if count is not None:
+        raise CliError(f"{printer.packets} of {count} packets came in {timeout:g} s", ExitCode.NOT_ALL)
+    if settings["timeout"] is not None and not printer.packets and not peer.parents:
+        raise CliError(f"no parent for {settings['roots_key']} was found in {timeout:g} s", ExitCode.STREAM_UNAVAILABLE)
+    return ExitCode.OK

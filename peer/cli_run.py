@@ -1,0 +1,216 @@
+"""What the commands that run a peer share: options, signals, logs, finding the DHT, status file and live line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from peer.api import start_of
+from peer.cli_config import Settings
+from peer.cli_errors import CliError, ExitCode
+from peer.core import Role
+from peer.node import Peer, PeerOptions
+from peer.status import describe, live_line
+
+log = logging.getLogger("peer.cli")
+
+STATUS_INTERVAL = 1.0
+LIVE_INTERVAL = 0.5
+NO_ROOT_NOTICE = 5.0
+LOOK_INTERVAL = 0.1
+
+
+def note(text: str) -> None:
+    """A line for people."""
+    print(f"skymesh: {text}", file=sys.stderr, flush=True)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
+    """The command under trio until it ends or a signal comes. Ctrl-C leaves the mesh first; a second one does not."""
+    _set_up_logs(settings)
+    return trio.run(_with_signals, command)
+
+
+async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
+    caught: list[int] = []
+    code = int(ExitCode.OK)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            scope = trio.CancelScope()
+
+            async def watch() -> None:
+                async for number in signals:
+                    if caught:
+                        os._exit(ExitCode.INTERRUPTED)
+                    caught.append(number)
+                    scope.cancel()
+
+            nursery.start_soon(watch)
+            with scope:
+                code = await command()
+            nursery.cancel_scope.cancel()
+    if caught:
+        # Whoever stops a service asked for it: no failure. Ctrl-C is told as shells expect.
+        return ExitCode.INTERRUPTED if caught[0] == signal.SIGINT else ExitCode.OK
+    return code
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _set_up_logs(settings: Settings) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _JsonFormatter() if settings["log_json"] else logging.Formatter("%(asctime)s %(name)s: %(message)s")
+    )
+    logging.basicConfig(level=settings["log_level"].upper(), handlers=[handler])
+    if settings["log_level"] != "debug":
+        for chatty in ("kademlia", "rpcudp", "trio-asyncio", "asyncio"):
+            logging.getLogger(chatty).setLevel(logging.ERROR)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
+    """What the settings say about a peer; a bad stream name or query is told here, before anything is opened."""
+    from dht import check_stream_name
+    from xmlswitch import Query
+
+    try:
+        check_stream_name(settings["roots_key"])
+    except ValueError as error:
+        raise CliError(f"--roots-key: {error}", ExitCode.USAGE) from None
+    values: dict[str, Any] = {
+        "stream": settings["roots_key"],
+        "role": role,
+        "listen": settings["listen"],
+        "bootstrap": tuple(settings["bootstrap"]),
+        "beacon": settings["beacon"],
+        "identity": _path(settings["identity"]),
+        "state": _path(settings["state"]),
+        "dictionary": _read(settings["dictionary"]),
+    }
+    if settings.get("from") is not None:
+        values["start"], values["position"] = start_of(settings["from"])
+    if settings.get("query") is not None:
+        namespaces = dict(settings["namespace"])
+        Query.parse(settings["query"], namespaces)
+        values["query"], values["namespaces"] = settings["query"], namespaces
+    if settings.get("parents") is not None:
+        values["parents"] = settings["parents"]
+    return PeerOptions(**(values | changes))
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text).expanduser() if text is not None else None
+
+
+def _read(text: str | None) -> bytes | None:
+    path = _path(text)
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CliError(f"--dictionary {path}: {error.strerror}", ExitCode.CONFIG) from None
+
+
+# --- beside a running peer --------------------------------------------------------------------------------------------
+
+
+async def expect_directory(peer: Peer, settings: Settings) -> None:
+    """CliError when no DHT is found in time; a word when the stream has no root. Returns when there is a parent."""
+    assert peer.directory is not None
+    deadline = float("inf") if settings["wait"] else settings["find_timeout"]
+    with trio.move_on_after(deadline):
+        while peer.directory.stats().contacts == 0:
+            with trio.move_on_after(LOOK_INTERVAL):
+                await peer.wait_turn()
+    if peer.directory.stats().contacts == 0:
+        raise CliError(no_dht(settings), ExitCode.NO_DHT)
+    with trio.move_on_after(NO_ROOT_NOTICE):
+        await peer.wait_parents(1)
+        return
+    note(f"found the DHT, but nobody who serves {settings['roots_key']} yet; waiting (Ctrl-C ends)")
+    await peer.wait_parents(1)
+
+
+def no_dht(settings: Settings) -> str:
+    """One sentence with the two commands that would help."""
+    if settings["bootstrap"]:
+        tried = "nobody answered at " + ", ".join(f"{host}:{port}" for host, port in settings["bootstrap"])
+    else:
+        tried = "nobody answered on this host (a peer on the LAN is reached with --listen :0)"
+    key = settings["roots_key"]
+    return (
+        f"no DHT found: {tried}; start a root here with `skymesh root --roots-key {key} --feed demo`, or name a peer "
+        f"that runs with `skymesh join --roots-key {key} --bootstrap HOST:PORT`"
+    )
+
+
+async def write_status(peer: Peer, path: Path) -> None:
+    """The peer's state every second, whole: a reader never sees half a file."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    while True:
+        text = json.dumps(describe(peer)) + "\n"
+        try:
+            await trio.to_thread.run_sync(_replace_file, aside, path, text)
+        except OSError as error:
+            log.warning("cannot write %s: %s", path, error.strerror)
+        await trio.sleep(STATUS_INTERVAL)
+
+
+def _replace_file(aside: Path, path: Path, text: str) -> None:
+    aside.write_text(text)
+    aside.replace(path)
+
+
+async def show_live(peer: Peer) -> None:
+    """One line on the terminal that is written over."""
+    last, at = describe(peer), time.monotonic()
+    try:
+        while True:
+            await trio.sleep(LIVE_INTERVAL)
+            now = time.monotonic()
+            state = describe(peer)
+            sys.stderr.write("\r\x1b[K" + live_line(state, last, now - at))
+            sys.stderr.flush()
+            last, at = state, now
+    finally:
+        sys.stderr.write("\n")
+
+
+async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live: bool) -> None:
+    """Start what the settings ask for beside the peer."""
+    if settings.get("status_file"):
+        nursery.start_soon(write_status, peer, Path(settings["status_file"]))
+    if settings.get("metrics"):
+        from peer.cli_metrics import serve_metrics
+
+        host, port = await nursery.start(serve_metrics, peer, settings["metrics"])
+        note(f"metrics on http://{host}:{port}/metrics")
+    if live and sys.stderr.isatty():
+        nursery.start_soon(show_live, peer)

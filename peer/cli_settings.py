@@ -1,0 +1,213 @@
+"""The settings of each command: one table, from which flags, environment, file and help are made."""
+
+from __future__ import annotations
+
+from peer.cli_config import Setting, address, binding, positive, seconds
+
+FORMATS = ("xml", "jsonl", "raw", "none")
+
+
+def _start(text: str) -> str:
+    if text not in ("now", "oldest") and not text.isdecimal():
+        raise ValueError(f"expected now, oldest or an AN, not {text!r}")
+    return text
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"expected a number from 0 up, not {text!r}")
+    return value
+
+
+def _children(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 4_096:
+        raise ValueError(f"expected 0 to 4096 children, not {text!r}")
+    return value
+
+
+def _parents(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 16:
+        raise ValueError(f"expected 1 to 16 parents, not {text!r}")
+    return value
+
+
+STREAM = Setting(
+    "roots_key", "the stream, by its name in the directory: asdi, or asdi.FINGERPRINT", metavar="NAME", required=True
+)
+BOOTSTRAP = Setting(
+    "bootstrap",
+    "a peer or DHT node to begin with (may be repeated); without one, this host and LAN are searched",
+    address,
+    metavar="HOST:PORT",
+    many=True,
+)
+BEACON = Setting(
+    "beacon",
+    "find peers on this host and LAN by multicast (default)",
+    default=True,
+    is_switch=True,
+    negative="no-beacon",
+)
+FIND = Setting(
+    "find_timeout", "seconds to look for a DHT before giving up (default 5)", seconds, 5.0, metavar="SECONDS"
+)
+LOG_LEVEL = Setting(
+    "log_level",
+    "what is told on stderr: error, warning (default), info, debug",
+    default="warning",
+    choices=("error", "warning", "info", "debug"),
+)
+LOG_JSON = Setting("log_json", "log as JSON, a line an event", default=False, is_switch=True)
+REACH = (
+    STREAM,
+    BOOTSTRAP,
+    Setting(
+        "listen",
+        "UDP address of this peer; `:0` opens it to the network (default: this host alone, or every interface when "
+        "--bootstrap names another host)",
+        address,
+        metavar="HOST:PORT",
+    ),
+    Setting(
+        "identity", "key file of this peer, made when it is not there (default: a key for this run)", metavar="FILE"
+    ),
+    Setting("state", "folder in which contacts, pinned owners and a root's last AN are kept", metavar="DIR"),
+    BEACON,
+    FIND,
+    Setting("wait", "keep looking for a DHT for ever in place of giving up", default=False, is_switch=True),
+    Setting("dictionary", "zstd dictionary that the stream's packets are compressed with", metavar="FILE"),
+    Setting("status_file", "write the peer's state to this file every second, as JSON", metavar="FILE"),
+    LOG_LEVEL,
+    LOG_JSON,
+)
+WANT = (
+    Setting("parents", "how many parents to hold: one less can die without a stall (default 2)", _parents, 2, "N"),
+    Setting("query", "XPath: only packets that match are wanted", metavar="XPATH"),
+    Setting("namespace", "bind a prefix of the query (may be repeated)", binding, metavar="P=URI", many=True),
+    Setting("from", "where to begin: now (default), an AN, or oldest", _start, "now", "now|AN|oldest"),
+)
+JOIN = (
+    *REACH,
+    *WANT,
+    Setting("capacity", "how many children to carry (default 6)", _children, 6, "N"),
+    Setting("leaf", "carry no children at all", default=False, is_switch=True),
+    Setting("format", "what goes to stdout: xml (default), jsonl, raw, none", default="xml", choices=FORMATS),
+    Setting("count", "stop after so many packets", positive, metavar="N"),
+    Setting("timeout", "stop after so many seconds", seconds, metavar="SECONDS"),
+    Setting(
+        "dynamic",
+        "as a router, ask parents only for what is wanted here; --static carries everything (default)",
+        default=False,
+        is_switch=True,
+        negative="static",
+    ),
+    Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
+)
+ROOT = (
+    *REACH,
+    Setting(
+        "feed",
+        "FILE, -, tcp://HOST:PORT, tcp-listen://HOST:PORT, asdi:SOURCE, archive:PATH, log:DIR, demo, demo:COPIES",
+        metavar="SOURCE",
+        required=True,
+    ),
+    Setting("rate", "packets a second (files: 1000 by default; 0: as fast as they can be read)", _number, metavar="N"),
+    Setting("speed", "times the speed of the packets' own times", _number, metavar="X"),
+    Setting("loop", "begin a file again at its end", default=False, is_switch=True),
+    Setting(
+        "framing",
+        "how packets lie in bytes: auto, xml, length, nul, lines",
+        default="auto",
+        choices=("auto", "xml", "length", "nul", "lines"),
+    ),
+    Setting(
+        "numbering",
+        "where ANs come from: auto, asdi, position, content",
+        default="auto",
+        choices=("auto", "asdi", "position", "content"),
+    ),
+    Setting("date", "a day near the first message of an ASDI file (default: today)", metavar="YYYY-MM-DD"),
+    Setting(
+        "first", "number by content without looking for other roots: this is the first", default=False, is_switch=True
+    ),
+    Setting("sync_timeout", "seconds that a root may take to find its numbers (default 60)", seconds, 60.0, "SECONDS"),
+    Setting("compress", "zstd, zlib or none (default)", default="none", choices=("zstd", "zlib", "none")),
+    Setting("stamp", "put the time of sending into each packet, for latency", default=False, is_switch=True),
+    Setting("capacity", "how many children to carry (default 6)", _children, 6, "N"),
+    Setting(
+        "owner",
+        "key file of the stream's owner, made when it is not there; roots with one owner serve together",
+        metavar="FILE",
+    ),
+    Setting("grant", "file with the owner's grant for this peer's --identity", metavar="FILE"),
+    Setting(
+        "exit_at_end", "stop when the feed has ended, in place of serving its history", default=False, is_switch=True
+    ),
+    Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
+)
+BRIDGE = (
+    *REACH,
+    *WANT,
+    Setting("to", "where programs connect to read: tcp-listen://HOST:PORT", metavar="URL", required=True),
+    Setting(
+        "separator", "what ends each document: newline (default) or nul", default="newline", choices=("newline", "nul")
+    ),
+    Setting(
+        "queue", "packets that wait for a slow reader before it is disconnected (default 4096)", positive, 4_096, "N"
+    ),
+)
+RECORD = (
+    *REACH,
+    *WANT,
+    Setting("out", "folder of the packet log", metavar="DIR", required=True),
+    Setting("max_bytes", "remove the oldest segments beyond this size", positive, metavar="N"),
+    Setting("max_age", "remove segments older than this", seconds, metavar="SECONDS"),
+    Setting(
+        "sync_seconds",
+        "longest time that a packet is not on the disk yet (default 1; 0: each one)",
+        seconds,
+        1.0,
+        "SECONDS",
+    ),
+    Setting("count", "stop after so many packets", positive, metavar="N"),
+    Setting("timeout", "stop after so many seconds", seconds, metavar="SECONDS"),
+)
+REPLAY = (
+    Setting("format", "what goes to stdout: xml (default), jsonl, raw, none", default="xml", choices=FORMATS),
+    Setting("from", "where to begin: oldest (default) or an AN", _start, "oldest", "AN|oldest"),
+    Setting("count", "stop after so many packets", positive, metavar="N"),
+    LOG_LEVEL,
+    LOG_JSON,
+)
+STATUS = (
+    STREAM,
+    BOOTSTRAP,
+    Setting("listen", "UDP address to ask from (default: as for join)", address, metavar="HOST:PORT"),
+    BEACON,
+    FIND,
+    Setting("json", "one JSON document", default=False, is_switch=True),
+    Setting("dot", "a graph for Graphviz", default=False, is_switch=True),
+    Setting("watch", "again every few seconds, until stopped", default=False, is_switch=True),
+    Setting("interval", "seconds between two looks of --watch (default 2)", seconds, 2.0, "SECONDS"),
+    LOG_LEVEL,
+    LOG_JSON,
+)
+QUERY_CHECK = (
+    Setting("namespace", "bind a prefix (may be repeated)", binding, metavar="P=URI", many=True),
+    Setting("sample", "XML documents to try it on, back to back; - is stdin", metavar="FILE"),
+    Setting("json", "one JSON document", default=False, is_switch=True),
+)
+
+BY_COMMAND: dict[str, tuple[Setting, ...]] = {
+    "join": JOIN,
+    "root": ROOT,
+    "status": STATUS,
+    "query check": QUERY_CHECK,
+    "bridge": BRIDGE,
+    "record": RECORD,
+    "replay": REPLAY,
+}
+ALL_NAMES = frozenset(setting.name for settings in BY_COMMAND.values() for setting in settings)

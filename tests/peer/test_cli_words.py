@@ -1,0 +1,202 @@
+"""The command line without a network: help, settings, queries, completion, and what is imported for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from peer.cli import build_parser
+from peer.cli_config import resolve
+from peer.cli_errors import CliError, ExitCode
+from peer.cli_settings import BY_COMMAND
+from tests.peer.command import REPOSITORY, call, clean_environment
+
+HEAVY = ("trio", "kademlia", "elementpath", "lxml", "pyspark", "cryptography", "asyncio", "dcp", "dht", "xmlswitch")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["join", "--help"], ["config", "show"], ["completion", "bash"]])
+def test_light_commands_import_nothing_heavy(arguments):
+    program = (
+        "import sys, runpy\n"
+        f"sys.argv = ['peer', *{arguments!r}]\n"
+        "try: runpy.run_module('peer', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED", done.stdout
+
+
+def test_query_check_needs_no_network_and_no_elementpath():
+    program = (
+        "import sys; sys.argv = ['peer', 'query', 'check', '/a/b > 3']\n"
+        "from peer.cli import main\nassert main(sys.argv[1:]) == 0\n"
+        "print('LOADED', *[name for name in ('trio', 'kademlia', 'elementpath', 'pyspark') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=clean_environment(), capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "LOADED"
+
+
+def test_every_setting_has_help_and_every_command_an_example_or_a_sentence():
+    for command, settings in BY_COMMAND.items():
+        names = [setting.name for setting in settings]
+        assert len(names) == len(set(names)), command
+        assert all(setting.help and not setting.help.endswith(".") for setting in settings)
+
+
+def test_version_tells_protocols_and_build():
+    done = call("--version")
+    assert done.returncode == 0
+    text = done.stdout.decode()
+    assert text.startswith("skymesh ")
+    assert "DCP 1" in text
+    assert "Python" in text
+
+
+def test_no_command_is_help_and_a_wrong_call():
+    done = call()
+    assert done.returncode == ExitCode.USAGE
+    assert b"skymesh root --roots-key asdi --feed demo" in done.stdout
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def settings_of(command: str, *flags: str, environment: dict[str, str] | None = None):
+    arguments = build_parser().parse_args([command, *flags])
+    return resolve(BY_COMMAND[command], arguments, environment or {}, command=command)
+
+
+def test_flag_before_environment_before_file_before_default(tmp_path):
+    file = tmp_path / "mesh.toml"
+    file.write_text(
+        'roots_key = "asdi"\nparents = 5\nbootstrap = ["127.0.0.1:1", "127.0.0.1:2"]\n[join]\ncapacity = 9\n'
+    )
+    environment = {"PEER_CONFIG": str(file), "PEER_PARENTS": "4", "PEER_NAMESPACE": "a=urn:a,b=urn:b"}
+    settings = settings_of("join", "--capacity", "3", environment=environment)
+    assert settings["roots_key"] == "asdi"
+    assert settings["parents"] == 4
+    assert settings["capacity"] == 3
+    assert settings["bootstrap"] == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    assert settings["namespace"] == [("a", "urn:a"), ("b", "urn:b")]
+    assert settings["format"] == "xml"
+    assert settings.origins == settings.origins | {
+        "parents": "environment PEER_PARENTS",
+        "capacity": "flag",
+        "bootstrap": f"file {file}",
+        "format": "default",
+    }
+
+
+def test_switches_can_be_set_and_unset_at_every_layer(tmp_path):
+    assert settings_of("join", "--roots-key", "a")["beacon"] is True
+    assert settings_of("join", "--roots-key", "a", "--no-beacon")["beacon"] is False
+    assert settings_of("join", "--roots-key", "a", environment={"PEER_BEACON": "off"})["beacon"] is False
+    assert settings_of("join", "--roots-key", "a", "--static", environment={"PEER_DYNAMIC": "1"})["dynamic"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "sentence"),
+    [
+        ([], {}, "--roots-key is missing: give the flag, set PEER_ROOTS_KEY"),
+        (["--roots-key", "a", "--parents", "0"], {}, "--parents: expected 1 to 16 parents"),
+        (["--roots-key", "a", "--parents", "two"], {}, "--parents: expected a number, not 'two'"),
+        (["--roots-key", "a", "--listen", "here"], {}, "--listen: expected HOST:PORT"),
+        (["--roots-key", "a", "--namespace", "x"], {}, "--namespace: expected PREFIX=URI"),
+        (["--roots-key", "a", "--from", "then"], {}, "--from: expected now, oldest or an AN"),
+        (["--roots-key", "a"], {"PEER_CAPACITY": "-1"}, r"capacity \(environment PEER_CAPACITY\): expected 0 to 4096"),
+        (["--roots-key", "a"], {"PEER_FORMAT": "csv"}, "one of xml, jsonl, raw, none"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_with_its_place(flags, environment, sentence):
+    with pytest.raises(CliError, match=sentence) as caught:
+        settings_of("join", *flags, environment=environment)
+    assert caught.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("parents = ", "is not TOML"), ("parnets = 2", "unknown key: parnets"), ("[join]\nfeed = 'x'", "unknown key")],
+)
+def test_a_wrong_file_is_one_sentence(tmp_path, text, sentence):
+    file = tmp_path / "mesh.toml"
+    file.write_text(text)
+    with pytest.raises(CliError, match=sentence) as caught:
+        settings_of("join", "--roots-key", "a", "--config", str(file))
+    assert caught.value.code == ExitCode.CONFIG
+
+
+def test_config_show_tells_where_each_value_came_from(tmp_path):
+    file = tmp_path / "mesh.toml"
+    file.write_text("[root]\ncapacity = 9\n")
+    done = call("config", "show", "root", "--config", str(file), "--json", environment={"PEER_FEED": "demo"})
+    shown = json.loads(done.stdout)
+    assert shown["capacity"] == {"value": 9, "from": f"file {file}"}
+    assert shown["feed"] == {"value": "demo", "from": "environment PEER_FEED"}
+    assert shown["loop"] == {"value": False, "from": "default"}
+    assert b"environment PEER_FEED" in call("config", "show", "root", environment={"PEER_FEED": "demo"}).stdout
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_is_explained_and_tried(tmp_path):
+    sample = tmp_path / "sample.xml"
+    sample.write_bytes(b"<a><b>1</b></a>\n<a><b>5</b></a>junk<a><b>7</b></a>")
+    done = call("query", "check", "/a/b > 3", "--sample", str(sample), "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert answer["accepted"] is True
+    assert answer["how"] == "indexed"
+    assert answer["sample"] | {"first": 0} == {"documents": 3, "matched": 2, "refused": 1, "first": 0}
+    text = call("query", "check", "/a/b > 3", "--sample", "-", data=sample.read_bytes()).stdout.decode()
+    assert "accepted" in text
+    assert "2 of 3 documents match, 1 refused" in text
+
+
+def test_a_bad_query_is_pointed_at():
+    done = call("query", "check", "/a[b >")
+    assert done.returncode == ExitCode.BAD_QUERY
+    lines = done.stderr.decode().splitlines()
+    assert "at character 7" in lines[0]
+    assert lines[1] == "  /a[b >"
+    assert lines[2] == "  " + " " * 6 + "^"
+    assert json.loads(call("query", "check", "/a[b >", "--json").stdout)["position"] == 7
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="needs bash")
+def test_bash_completes_commands_and_flags():
+    script = call("completion", "bash").stdout.decode()
+    ask = script + '\nCOMP_WORDS=(skymesh %s); COMP_CWORD=%d; _skymesh; echo "${COMPREPLY[@]}"'
+    for words, expected in (("jo", "join"), ("root --fe", "--feed"), ("query check --sa", "--sample")):
+        done = subprocess.run(
+            ["/bin/bash", "-c", ask % (words, len(words.split()))],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert expected in done.stdout.split(), (words, done)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script(shell):
+    assert "--roots-key" in call("completion", shell).stdout.decode().replace("-l roots-key", "--roots-key")
