@@ -1,0 +1,150 @@
+"""A parent dies or freezes under a client: what is lost, how long it hears nothing, when it has n parents again.
+
+Real processes on loopback with the real DHT, two or more roots, a few routers, one client with n parents, 1,000 packets
+a second. First the stream is watched with no fault; then a parent of the client gets SIGKILL; then another one SIGSTOP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from bench._peers import PeerProcess, Peers
+from bench.report import Report, Target, progress
+
+SUMMARY = "a parent killed or frozen: packets lost, longest silence, time until n parents again"
+
+PAYLOADS = [b"<flight><id>UAL%d</id><altitude>%d</altitude></flight>" % (n, n % 450) for n in range(997)]
+# Longest silence that a fault may add to what the same run shows without one.
+MAX_ADDED_SILENCE_MS = 20.0
+MAX_RESTORED_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rate", type=float, default=1_000.0, help="packets a second (%(default)s)")
+    parser.add_argument("--parents", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--watch", type=float, default=4.0, help="seconds watched for each fault (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    from dht import Identity
+
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        owner = Path(folder) / "owner.key"
+        Identity.generate().save(owner)
+        for parents in args.parents:
+            rows += _measure(parents, str(owner), args)
+    return Report(
+        name="failover",
+        data={"rate": args.rate, "rows": rows},
+        columns=("parents", "fault", "lost", "longest silence ms", "restored s"),
+        rows=[
+            (
+                r["parents"],
+                r["fault"],
+                r["lost"],
+                r["longest_silence_ms"],
+                "" if r["restored_s"] is None else r["restored_s"],
+            )
+            for r in rows
+        ],
+        targets=_targets(rows),
+    )
+
+
+def _measure(parents: int, owner: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    with Peers() as peers:
+        progress(f"{parents} parents: starting the mesh")
+        roots = max(2, parents)
+        first = peers.start("root 1", role="root", owner=owner)
+        bootstrap = [first.address]
+        feeders = [first] + [
+            peers.start(f"root {number}", role="root", owner=owner, bootstrap=bootstrap)
+            for number in range(2, roots + 1)
+        ]
+        routers = [
+            peers.start(f"router {number}", role="router", deliver=False, parents=min(2, roots), bootstrap=bootstrap)
+            for number in range(1, parents + 3)
+        ]
+        for router in routers:
+            router.wait_parents(min(2, roots))
+        client = peers.start("client", role="leaf", parents=parents, bootstrap=bootstrap)
+        client.wait_parents(parents)
+        start_at = time.monotonic() + 0.5
+        for root in feeders:
+            root.ask("feed", (start_at, args.rate, PAYLOADS))
+        time.sleep(1.5)
+        client.ask("arrivals")
+        for fault in ("none", "kill", "freeze"):
+            progress(f"{parents} parents: {fault}")
+            rows.append(_one_fault(fault, parents, client, peers, args.watch))
+    return rows
+
+
+def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watch: float) -> dict[str, Any]:
+    client.wait_parents(parents)
+    _, lost_before = client.ask("arrivals")
+    victim = _victim(client, peers) if fault != "none" else None
+    began = time.monotonic()
+    restored: float | None = None
+    if victim is not None:
+        victim.signal(signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+        restored = _time_to_restore(client, victim, parents, began)
+    time.sleep(max(0.0, began + watch - time.monotonic()))
+    arrivals, lost = client.ask("arrivals")
+    if victim is not None and fault == "freeze":
+        victim.signal(signal.SIGCONT)
+    times = [at for at, _ in arrivals]
+    silence = max((b - a for a, b in pairwise(times)), default=watch)
+    numbers = [an for _, an in arrivals]
+    skipped = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
+    return {
+        "parents": parents,
+        "fault": fault,
+        "lost": max(lost - lost_before, skipped),
+        "longest_silence_ms": round(silence * 1e3, 1),
+        "restored_s": None if restored is None else round(restored, 3),
+    }
+
+
+def _victim(client: PeerProcess, peers: Peers) -> PeerProcess:
+    """A parent of the client, a router if it has one."""
+    held = [peers.at(tuple(address)) for address in client.ask("parent addresses")]
+    return next((peer for peer in held if peer.name.startswith("router")), held[0])
+
+
+def _time_to_restore(client: PeerProcess, victim: PeerProcess, parents: int, began: float) -> float:
+    """Until n sound parents are held, none of them the victim."""
+    gone = False
+    while time.monotonic() - began < 30.0:
+        addresses = [tuple(address) for address in client.ask("parent addresses")]
+        sound = client.ask("parents")
+        gone = gone or sound < parents or victim.address not in addresses or len(addresses) > parents
+        if gone and sound >= parents:
+            return time.monotonic() - began
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def _targets(rows: list[dict[str, Any]]) -> list[Target]:
+    quiet = {row["parents"]: row["longest_silence_ms"] for row in rows if row["fault"] == "none"}
+    faults = [row for row in rows if row["fault"] != "none" and row["parents"] >= 2]
+    if not faults:
+        return []
+    lost = sum(row["lost"] for row in faults)
+    added = max(row["longest_silence_ms"] - quiet[row["parents"]] for row in faults)
+    restored = max(row["restored_s"] for row in faults)
+    return [
+        Target("nothing lost with 2 parents or more", lost == 0, f"{lost} lost"),
+        Target(
+            f"at most {MAX_ADDED_SILENCE_MS:.0f} ms added silence", added <= MAX_ADDED_SILENCE_MS, f"{added:.1f} ms"
+        ),
+        Target(f"n parents again within {MAX_RESTORED_S:.0f} s", restored <= MAX_RESTORED_S, f"{restored:.2f} s"),
+    ]

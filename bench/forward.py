@@ -1,0 +1,222 @@
+"""How many packets a second a router passes on, by its number of children (the paper's Figure 11).
+
+A router process gets 262-byte flights from a root and gives each to every child, whose query is trivial but must be
+evaluated; root and children live in another process. Beside it, a bare relay: `recvfrom`, parse with lxml, `sendto` a
+child, one datagram a packet. Rates are packets for each second of the *router's* processor time, so that neither the
+load generator nor other work on the machine counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import trio
+
+import dcp
+from bench.report import Report, Target, progress
+from dcp.link import Address
+
+SUMMARY = "a router's packets a second by its number of children, beside a bare UDP relay (Figure 11)"
+
+STREAM = "forward"
+QUERY = "/flight"
+FLIGHT = (
+    b'<?xml version="1.0"?><flight><id>UAL1021</id><flightleg status="active"><speed type="ground">512</speed>'
+    b'<altitude type="reported" mode="plain">290</altitude><coordinate><lat>4928N</lat><lon>12003W</lon></coordinate>'
+    b"</flightleg></flight>"
+).ljust(262)
+END = b"end"
+BATCH = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--packets", type=int, default=20_000, help="packets of one run (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each kind (%(default)s)")
+    parser.add_argument("--children", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+
+
+def run(args: argparse.Namespace) -> Report:
+    rows: list[dict[str, Any]] = []
+    for children in args.children:
+        rates: dict[str, list[float]] = {"mesh": [], "bare": []}
+        for repetition in range(args.repetitions):
+            progress(f"{children} children: repetition {repetition + 1} of {args.repetitions}")
+            rates["mesh"].append(args.packets / _mesh_run(children, args.packets))
+            rates["bare"].append(_bare_run(children, args.packets))
+        mesh, bare = (statistics.median(rates[kind]) for kind in ("mesh", "bare"))
+        rows.append(
+            {
+                "children": children,
+                "packets_per_s": round(mesh),
+                "bare_packets_per_s": round(bare),
+                "ratio_to_bare": round(mesh / bare, 3),
+            }
+        )
+    worst = min(row["ratio_to_bare"] for row in rows)
+    return Report(
+        name="forward",
+        data={"packet_bytes": len(FLIGHT), "query": QUERY, "rows": rows},
+        columns=("children", "packets/s", "bare relay", "to bare"),
+        rows=[(r["children"], r["packets_per_s"], r["bare_packets_per_s"], r["ratio_to_bare"]) for r in rows],
+        notes=("packets a second of the router's processor time; everything was delivered, in order, to every child",),
+        targets=[Target("ratio to bare >= 1.0 at every number of children", worst >= 1.0, f"{worst:.2f} at worst")],
+        draw=lambda figure: _draw(rows, figure),
+    )
+
+
+@contextmanager
+def _process(target: Any, *arguments: Any) -> Iterator[Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        if process.is_alive():
+            process.terminate()
+        process.join()
+
+
+# --- the mesh's router ------------------------------------------------------------------------------------------------
+
+
+def _mesh_run(children: int, packets: int) -> float:
+    """Seconds of processor that the router took."""
+    with _process(_router) as pipe:
+        return trio.run(_mesh_load, pipe, children, packets)
+
+
+def _router(pipe: Connection) -> None:
+    trio.run(_router_main, pipe)
+
+
+async def _router_main(pipe: Connection) -> None:
+    from peer.queries import XPathPolicy
+
+    async with dcp.open_endpoint() as endpoint:
+        endpoint.relay(STREAM, [pipe.recv()], policy=XPathPolicy(), capacity=64)
+        pipe.send(endpoint.address)
+        await trio.to_thread.run_sync(pipe.recv)
+        cpu = time.process_time()
+        await trio.to_thread.run_sync(pipe.recv)
+        pipe.send(time.process_time() - cpu)
+
+
+async def _mesh_load(pipe: Connection, children: int, packets: int) -> float:
+    from peer.queries import token_of
+    from xmlswitch import Query
+
+    query = token_of(Query.parse(QUERY))
+    async with dcp.open_endpoint() as root:
+        publisher = root.serve(STREAM, follow_fastest=True)
+        publisher.machine.publish_hole(0)
+        pipe.send(root.address)
+        address: Address = await trio.to_thread.run_sync(pipe.recv)
+        await publisher.wait_children()
+        waiting = [trio.Event() for _ in range(children)]
+        async with trio.open_nursery() as nursery:
+            for ready in waiting:
+                nursery.start_soon(_mesh_child, address, query, packets, ready)
+            for ready in waiting:
+                await ready.wait()
+            pipe.send("begin")
+            for _ in range(packets // BATCH):
+                await publisher.send_many([FLIGHT] * BATCH)
+        pipe.send("end")
+        seconds: float = await trio.to_thread.run_sync(pipe.recv)
+        return seconds
+
+
+async def _mesh_child(address: Address, query: bytes, packets: int, ready: trio.Event) -> None:
+    async with dcp.open_endpoint() as endpoint:
+        subscription = endpoint.subscribe(STREAM, [address], query=query)
+        got = 0
+        while got < packets // BATCH * BATCH:
+            for item in await subscription.receive_many():
+                if isinstance(item, dcp.Started):
+                    ready.set()
+                    continue
+                got += 1
+                if item != (got, FLIGHT):
+                    raise RuntimeError(f"packet {got}: {item!r:.60}")
+
+
+# --- the bare relay ---------------------------------------------------------------------------------------------------
+
+
+def _bare_run(children: int, packets: int) -> float:
+    """Packets that the relay passed on for each second of processor it took."""
+    sinks = [_udp() for _ in range(children)]
+    with _process(_bare_relay, [sink.getsockname() for sink in sinks]) as pipe, _udp() as source:
+        target = pipe.recv()
+        for number in range(packets):
+            source.sendto(FLIGHT, target)
+            if number % BATCH == 0:
+                for sink in sinks:
+                    _drain(sink)
+        while not pipe.poll(0.01):
+            source.sendto(END, target)
+            for sink in sinks:
+                _drain(sink)
+        passed, seconds = pipe.recv()
+    for sink in sinks:
+        sink.close()
+    return float(passed / seconds)
+
+
+def _bare_relay(pipe: Connection, children: list[Address]) -> None:
+    from lxml import etree
+
+    with _udp() as sock:
+        sock.setblocking(True)
+        pipe.send(sock.getsockname())
+        sock.recvfrom(65_535)
+        cpu = time.process_time()
+        passed = 0
+        while True:
+            data, _ = sock.recvfrom(65_535)
+            if data == END:
+                break
+            etree.fromstring(data)
+            for child in children:
+                sock.sendto(data, child)
+            passed += 1
+        pipe.send((passed, time.process_time() - cpu))
+
+
+def _udp() -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    sock.bind(("127.0.0.1", 0))
+    sock.setblocking(False)
+    return sock
+
+
+def _drain(sock: socket.socket) -> None:
+    try:
+        while True:
+            sock.recvfrom(65_535)
+    except BlockingIOError:
+        return
+
+
+def _draw(rows: list[dict[str, Any]], figure: Any) -> None:
+    axes = figure.subplots()
+    for key, label in (("packets_per_s", "skymesh"), ("bare_packets_per_s", "bare relay")):
+        axes.plot([r["children"] for r in rows], [r[key] for r in rows], marker="o", label=label)
+    axes.set_xlabel("children")
+    axes.set_ylabel("packets in, a second of processor")
+    axes.set_ylim(bottom=0)
+    axes.set_title("A router's forwarding rate, 262-byte flights")
+    axes.legend()
+    axes.grid(alpha=0.3)
