@@ -1,16 +1,12 @@
-"""Many XPath queries against one packet: the one place where the pipeline decides what matches.
-
-`compile_queries` is the interface; it is lxml's compiled XPath today. The project's switch (`xmlswitch`) fits behind
-it.
-"""
+"""Many XPath queries against one packet, by the switch that the routers use: what matches in the archive is what a
+subscriber would have been sent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lxml import etree
-
 from pipeline.session import PipelineError
+from xmlswitch import MalformedDocument, Query, QueryError, Switch
 
 Matcher = Callable[[bytes], set[int]]
 """A packet -> the indexes of the queries that match it. A packet that is no XML matches nothing."""
@@ -18,28 +14,25 @@ Matcher = Callable[[bytes], set[int]]
 
 def compile_queries(queries: Sequence[str], namespaces: dict[str, str] | None = None) -> Matcher:
     """A matcher for these queries. `PipelineError` names the first that is no XPath."""
-    compiled = []
-    for number, query in enumerate(queries, 1):
+    switch: Switch[Query] = Switch()
+    for number, text in enumerate(queries):
         try:
-            compiled.append(etree.XPath(f"boolean({query})", namespaces=namespaces or None))
-        except etree.XPathSyntaxError as error:
-            raise PipelineError(f"query {number} is no XPath ({error}): {query}") from None
-    # An archive may hold what anybody sent: no entities, no DTD, no network, no giants.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+            query = Query.parse(text, namespaces or {})
+        except QueryError as error:
+            raise PipelineError(f"query {number + 1} is no XPath ({error}): {text}") from None
+        switch.add_link(number, slot=number)
+        switch.subscribe(number, query)
 
     def match(packet: bytes) -> set[int]:
         try:
-            root = etree.fromstring(packet, parser)
-        except etree.XMLSyntaxError:
+            mask = switch.match_mask(packet)
+        except MalformedDocument:
             return set()
-        tree = root.getroottree()
         found = set()
-        for number, query in enumerate(compiled):
-            try:
-                if query(tree):
-                    found.add(number)
-            except etree.XPathEvalError:
-                continue  # a function or prefix this query needs is unknown: it can't match
+        while mask:
+            lowest = mask & -mask
+            found.add(lowest.bit_length() - 1)
+            mask ^= lowest
         return found
 
     return match
