@@ -8,17 +8,21 @@ spills: its list moves into the tables, where a crowd costs no more than one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmlswitch.atoms import Column, Test, absent_value, transformed
 from xmlswitch.numerals import to_number
-from xmlswitch.tables import DEAD, RowBudget, Table
+from xmlswitch.tables import RowBudget, Table
 
 if TYPE_CHECKING:
     from xmlswitch.entries import Entry
     from xmlswitch.paths import PathEntry
 
 MAX_WAITING = 4  # checking so many conjunctions one by one costs about what the tables cost a packet
+
+
+# What a value means to a column: slots ruled out (by positive tests, by negative ones, both together first), and lists.
+Look = tuple[int, int, int, tuple["list[Entry]", ...]]
 
 
 class Anchor:
@@ -42,17 +46,18 @@ class ColumnEntry:
         "_budget",
         "_equal_numbers",
         "_equal_strings",
+        "_look_bytes",
         "_max_memo",
-        "_memo",
+        "_parts",
         "_prefix_lengths",
         "_prefixes",
-        "_rows",
         "absent",
         "column",
         "first",
         "has_anchors",
         "is_count",
         "is_plain",
+        "looks",
         "negative",
         "on_absent",
         "path",
@@ -72,8 +77,9 @@ class ColumnEntry:
         self.absent = absent_value(column) if column.first else ""
         self._budget = budget
         self._max_memo = max_memo
-        self._memo: dict[str, str] = {}
-        self._rows: dict[str, tuple[tuple[Table, Any, list[int]], ...]] = {}
+        self.looks: dict[str, Look] = {}
+        self._look_bytes = 0
+        self._parts: dict[str, tuple[tuple[Table, int], ...]] = {}
         self.has_anchors = False
         self.positive: list[Table] = []
         self.negative: list[Table] = []
@@ -87,15 +93,7 @@ class ColumnEntry:
 
     def value(self, text: str) -> str:
         """A node's string value through the column's functions."""
-        chain = self.column.chain
-        if not chain:
-            return text
-        value = self._memo.get(text)
-        if value is None:
-            if len(self._memo) >= self._max_memo:
-                self._memo.clear()
-            value = self._memo[text] = transformed(text, chain)
-        return value
+        return transformed(text, self.column.chain) if self.column.chain else text
 
     # --- tables ---
 
@@ -123,53 +121,74 @@ class ColumnEntry:
     def _regroup(self) -> None:
         self.tables = (*self.positive, *self.negative)
         self.path.sort_columns()
-        self._rows.clear()
+        self._forget(None)
 
     def _forget(self, value: str | None) -> None:
-        if value is None:
-            self._rows.clear()
-        else:
-            self._rows.pop(value, None)
+        if value is not None and self.is_plain:
+            self.looks.pop(value, None)
+            self._parts.pop(value, None)
+            return
+        self.looks.clear()
+        self._parts.clear()
+        self._budget.used -= self._look_bytes
+        self._look_bytes = 0
 
-    def rows(self, value: str) -> tuple[tuple[Table, Any, list[int]], ...]:
-        """The rows of all tables for one value, up to date, as (table, key, row)."""
-        found = self._rows.get(value)
-        if found is None:
-            found = tuple(row for table in self.tables for row in table.rows(value))
-            if len(self._rows) >= self._max_memo:
-                self._rows.clear()
-            self._rows[value] = found
-        for table, key, row in found:
-            if row[1] != table.end:
-                if row[1] == DEAD:
-                    del self._rows[value]
-                    return self.rows(value)
-                table.update(key, row)
+    def look(self, text: str) -> Look:
+        """What a node's text, the only one, rules out and which anchors wait for it; kept in `looks`."""
+        value = self.value(text)
+        violated = negative = size = 0
+        for table in self.tables:
+            for bits in table.bits(value):
+                if table.positive:
+                    size += bool(violated)
+                    violated = violated | bits if violated else bits
+                else:
+                    size += bool(negative)
+                    negative = negative | bits if negative else bits
+        lists: list[list[Entry]] = []
+        if self.has_anchors:
+            self.anchored(value, lists)
+        both = violated | negative if violated and negative else violated or negative
+        size += bool(violated and negative)
+        budget = self._budget
+        if len(self.looks) >= self._max_memo or budget.used > budget.limit:
+            self._forget(None)
+        # Rows that were only referred to cost nothing more.
+        size = 200 + min(size, 2) * (both.bit_length() // 8)
+        self._look_bytes += size
+        budget.used += size
+        found = self.looks[text] = (both, violated, negative, tuple(lists))
         return found
 
-    def verdict(self, values: Sequence[str]) -> tuple[int, int]:
-        """The slots that the values rule out: by positive tests that none passes, by negative ones that some passes."""
+    def verdict(self, texts: Sequence[str]) -> tuple[int, int]:
+        """The slots that several nodes rule out: by positive tests that none passes, by negative that some does."""
         violated = negative = 0
-        if len(values) == 1:
-            for table, _, row in self.rows(values[0]):
-                if table.positive:
-                    violated |= row[0]
-                else:
-                    negative |= row[0]
-            return violated, negative
         common: dict[Table, int] = {}
-        for value in dict.fromkeys(values):
-            bits: dict[Table, int] = {}
-            for table, _, row in self.rows(value):
-                bits[table] = bits.get(table, 0) | row[0]
-            for table, own in bits.items():
+        for text in dict.fromkeys(texts):
+            parts = self._parts.get(text)
+            if parts is None:
+                parts = self._part(text)
+            for table, bits in parts:
                 if table.positive:
-                    common[table] = common[table] & own if table in common else own
+                    common[table] = common[table] & bits if table in common else bits
                 else:
-                    negative |= own
-        for own in common.values():
-            violated |= own
+                    negative |= bits
+        for bits in common.values():
+            violated |= bits
         return violated, negative
+
+    def _part(self, text: str) -> tuple[tuple[Table, int], ...]:
+        value = self.value(text)
+        found = []
+        for table in self.tables:
+            bits = 0
+            for own in table.bits(value):
+                bits |= own
+            found.append((table, bits))
+        if len(self._parts) >= self._max_memo:
+            self._parts.clear()
+        parts = self._parts[text] = tuple(found)
+        return parts
 
     # --- anchors ---
 
@@ -186,6 +205,8 @@ class ColumnEntry:
     def keep(self, anchor: Anchor) -> None:
         """Make an anchor findable by its value."""
         op, operand = anchor.test
+        if anchor.entries:
+            return
         if op == "=":
             self._equal_strings[str(operand)] = anchor
         elif op == "n=":
@@ -194,6 +215,7 @@ class ColumnEntry:
             self._prefixes[str(operand)] = anchor
             length = len(str(operand))
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
+        self._forget(str(operand) if op == "=" else None)
         if not self.has_anchors:
             self.has_anchors = True
             self.path.sort_columns()
@@ -214,7 +236,13 @@ class ColumnEntry:
             self.has_anchors = False
             self.path.sort_columns()
 
-    def anchored(self, value: str, lists: list[Iterable[Entry]]) -> None:
+    def anchored_by(self, texts: Sequence[str], lists: list[Iterable[Entry]]) -> None:
+        """Add the lists that wait for one of several nodes' texts."""
+        if self.has_anchors:
+            for text in dict.fromkeys(texts):
+                lists += (self.looks.get(text) or self.look(text))[3]
+
+    def anchored(self, value: str, lists: list[list[Entry]]) -> None:
         """Add the lists that wait for this value."""
         if self._equal_strings and (anchor := self._equal_strings.get(value)) is not None:
             lists.append(anchor.entries)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from xmlswitch.automaton import Automaton
 from xmlswitch.columns import Anchor, ColumnEntry
 from xmlswitch.entries import Entry, EntryKey, Literal
 from xmlswitch.paths import Group, GroupTree, Journal, PathEntry
+from xmlswitch.programs import Program, filled
 from xmlswitch.tables import RowBudget, Table
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _MIN_ANCHORED = 12  # conditions on a column before looking its value up pays
 _MAX_YOUNG = 16
 _MIN_RESTING = 256
 _MAX_NEW_GROUPS = 4096
+_MANY_LINKS = 48  # beyond so many links, few slots are gone through one by one
 _MAX_DIRECT = 3  # a group's members beyond so many share the work in the tables
 
 
@@ -70,14 +72,16 @@ class Index:
         self._resting: list[int] = []
         self._young: dict[Entry, None] = {}
         self._link_bits: dict[int, int] = {}
+        self.linking = 0  # changes when a link gets or gives up a conjunction
         self._verify_bits = 0
-        self._value_bits = 0  # slots with conditions on values or on absence
+        self.value_bits = 0  # slots with conditions on values or on absence
         self._counts: dict[ColumnEntry, None] = {}  # columns of count()
         self._on_absent: dict[ColumnEntry, None] = {}
 
     # --- conjunctions come and go ---
 
     def add(self, query: Query, link: int) -> None:
+        self.linking += 1
         for conjunction in query.plan.conjunctions:
             key = _key(conjunction, query)
             entry = self.entries.get(key)
@@ -91,6 +95,7 @@ class Index:
                 self._link_bits[link] = self._link_bits.get(link, 0) | 1 << entry.slot
 
     def remove(self, query: Query, link: int) -> None:
+        self.linking += 1
         for conjunction in query.plan.conjunctions:
             key = _key(conjunction, query)
             entry = self.entries[key]
@@ -155,7 +160,7 @@ class Index:
     def _path(self, path: Linear) -> PathEntry:
         entry = self._paths.get(path)
         if entry is None:
-            entry = self._paths[path] = PathEntry(path, next(self._serials))
+            entry = self._paths[path] = PathEntry(path, next(self._serials), self.journal)
             self.automaton.add(entry)
             self.layout += 1
         entry.refs += 1
@@ -210,7 +215,8 @@ class Index:
         self._place_in_group(entry)
         # An anchor that was just found full is closed now: its crowd goes where crowds cost least.
         for anchor in closed:
-            waiting, anchor.entries = anchor.entries, []
+            waiting = list(anchor.entries)
+            anchor.entries.clear()  # in place: columns remember the list
             for other in waiting:
                 other.anchor = None
                 self._place(other)
@@ -298,7 +304,7 @@ class Index:
             elif not literal.positive:
                 literal.path.negative_bits |= bit
         if not entry.is_structural:
-            self._value_bits |= bit
+            self.value_bits |= bit
         for path in entry.unique:
             path.unique_bits |= bit
         if entry.always_verified:
@@ -347,7 +353,7 @@ class Index:
         for path in entry.unique:
             path.unique_bits &= keep
         self._verify_bits &= keep
-        self._value_bits &= keep
+        self.value_bits &= keep
         self._by_slot[slot] = None
         self._resting.append(slot)
         if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
@@ -383,8 +389,8 @@ class Index:
             base |= mask.known if mask.read == end else mask.bits(journal)
         groups = [self._always] if self._always.direct else []
         if live and wanted:
-            sure = base & ~self._value_bits & ~self._unsure(counts)
-            if self._links_of(sure, wanted) == wanted:
+            sure = base & ~self.value_bits & ~self.by_counts(counts)[0]
+            if self.links_of(sure, wanted) == wanted:
                 return Structure(counts, groups, base)
         if live:
             groups += [path.group for path in live if path.group.direct]
@@ -393,13 +399,26 @@ class Index:
                 base |= group.bits
         return Structure(counts, groups, base)
 
-    def _unsure(self, counts: dict[PathEntry, int]) -> int:
-        """The slots that only an evaluation can settle in a document with so many nodes on its paths."""
-        unsure = self._verify_bits
+    def by_counts(self, counts: Mapping[PathEntry, int]) -> tuple[int, int]:
+        """The slots that only an evaluation can settle in a document with so many nodes on its paths, and those that
+        want a path not to be there that is."""
+        unsure, negative = self._verify_bits, 0
         for path, number in counts.items():
+            negative |= path.negative_bits
             if number > 1:
                 unsure |= path.unique_bits
-        return unsure
+        return unsure, negative
+
+    def given(
+        self, counts: Mapping[PathEntry, int], nodes: Mapping[PathEntry, Any]
+    ) -> Iterable[tuple[ColumnEntry, str]]:
+        """Columns whose text follows from structure alone: of counts, and of absent paths where absence can hold."""
+        for column in self._counts:
+            if column.tables:
+                yield column, str(counts.get(column.path, 0))
+        for column in self._on_absent:
+            if column.tables and not column.is_count and column.path not in nodes:
+                yield column, ""
 
     def satisfied_groups(self, present: set[PathEntry]) -> list[Group]:
         """All groups that a document with these paths lets through, the empty ones too."""
@@ -412,58 +431,91 @@ class Index:
         every wanted link has matched.
         """
         counts = structure.counts
-        unsure, negative = self._unsure(counts), 0
-        for path, number in counts.items():
-            negative |= path.negative_bits
-            for column in path.count_columns:
-                values.set_count(column, number)
-        matched = self._links_of(structure.base & ~self._value_bits & ~unsure, wanted)
+        unsure, absent = self.by_counts(counts)
+        matched = self.links_of(structure.base & ~self.value_bits & ~unsure, wanted)
+        if matched == wanted:
+            return matched, []
+        lists: list[Iterable[Entry]] = []
+        violated = negative = 0
+        for column, texts in self._texts(structure, values):
+            if len(texts) == 1:
+                _, ruled_out, bad, anchored = column.looks.get(texts[0]) or column.look(texts[0])
+                lists += anchored
+            else:
+                ruled_out, bad = column.verdict(texts)
+                column.anchored_by(texts, lists)
+            violated |= ruled_out
+            negative |= bad
+        left = structure.base & ~violated
+        matched |= self.links_of(left & self.value_bits & ~(unsure | negative | absent), wanted & ~matched)
+        doubtful = left & unsure
+        return self._settle(structure, values, wanted, matched, lists, doubtful)
+
+    def _texts(self, structure: Structure, values: Values[Any]) -> Iterable[tuple[ColumnEntry, Sequence[str]]]:
+        for path in values.nodes:
+            for column in path.looked_at:
+                yield column, values.texts(column)
+        for column, text in self.given(structure.counts, values.nodes):
+            yield column, (text,)
+
+    def candidates_known(
+        self, program: Program, texts: Sequence[str], values: Values[Any], wanted: int
+    ) -> tuple[int, list[Entry]]:
+        """`candidates` for a packet of a known markup, with nothing worked out that the markup settles."""
+        if program.read != self.journal.end or program.linked != self.linking:
+            program.refresh(self)
+        matched = program.settled & wanted
+        if matched == wanted:
+            return matched, []
+        lists: list[Iterable[Entry]] = []
+        violated = negative = 0
+        sure = not program.unsure
+        for looks, column, place in program.singles:
+            look = looks.get(texts[place])
+            if look is None:
+                look = column.look(texts[place])
+            if sure:
+                violated |= look[0]
+            else:
+                violated |= look[1]
+                negative |= look[2]
+            if look[3]:
+                lists += look[3]
+        for looks, column, template in program.others:
+            text = filled(template, texts)
+            _, ruled_out, bad, anchored = looks.get(text) or column.look(text)
+            violated |= ruled_out
+            negative |= bad
+            lists += anchored
+        for column, templates in program.several:
+            several = [filled(template, texts) for template in templates]
+            ruled_out, bad = column.verdict(several)
+            violated |= ruled_out
+            negative |= bad
+            column.anchored_by(several, lists)
+        matched |= self.links_of(program.open & ~(violated | negative), wanted & ~matched)
+        return self._settle(program.structure, values, wanted, matched, lists, program.doubtful & ~violated)
+
+    def _settle(
+        self,
+        structure: Structure,
+        values: Values[Any],
+        wanted: int,
+        matched: int,
+        lists: list[Iterable[Entry]],
+        doubtful: int,
+    ) -> tuple[int, list[Entry]]:
+        """Lists of conjunctions, one by one, and the slots that are left for evaluation."""
         pending: list[Entry] = []
         if matched == wanted:
             return matched, pending
-        left = structure.base & ~(negative & ~unsure)
-        if left & self._value_bits:
-            left &= ~self._ruled_out(values, unsure)
-        matched |= self._links_of(left & self._value_bits & ~unsure, wanted & ~matched)
-        if matched != wanted:
-            matched |= self._check_lists(structure, values, wanted & ~matched, pending)
-        doubtful = left & unsure
-        if doubtful and matched != wanted:
-            for slot in _slots(doubtful):
-                entry = self._by_slot[slot]
-                if entry is not None and entry.links & wanted & ~matched:
-                    pending.append(entry)
-        return matched, pending
-
-    def _ruled_out(self, values: Values[Any], unsure: int) -> int:
-        """The slots that some value, or the lack of one, rules out."""
-        violated = negative = 0
-        columns = [column for path in values.nodes for column in path.tabled if not column.is_count]
-        columns += [
-            column
-            for column in self._on_absent
-            if column.tables and not column.is_count and column.path not in values.nodes
-        ]
-        columns += [column for column in self._counts if column.tables]
-        for column in columns:
-            ruled_out, bad = column.verdict(values.of(column))
-            violated |= ruled_out
-            negative |= bad
-        return violated | negative & ~unsure
-
-    def _check_lists(self, structure: Structure, values: Values[Any], wanted: int, pending: list[Entry]) -> int:
-        """Anchored conjunctions, those of small groups, and the young, one by one."""
         counts = structure.counts
-        matched = 0
-        lists: list[Iterable[Entry]] = [group.direct for group in structure.groups if group.direct]
+        lists += [group.direct for group in structure.groups]
         lists.append(self._young)
-        for path in values.nodes:
-            for column in path.anchored:
-                for value in values.of(column):
-                    column.anchored(value, lists)
+        left = wanted & ~matched
         for entries in lists:
             for entry in entries:
-                if not entry.links & wanted & ~matched:
+                if not entry.links & left:
                     continue
                 unsure = entry.always_verified
                 for path in entry.unique:
@@ -472,17 +524,22 @@ class Index:
                     if unsure:
                         pending.append(entry)
                     else:
-                        matched |= entry.links
-                        if not wanted & ~matched:
-                            return wanted
-        return matched & wanted
+                        left &= ~entry.links
+                        if not left:
+                            return wanted, []
+        if doubtful:
+            for slot in _slots(doubtful):
+                found = self._by_slot[slot]
+                if found is not None and found.links & left:
+                    pending.append(found)
+        return wanted & ~left, pending
 
-    def _links_of(self, slots: int, wanted: int) -> int:
+    def links_of(self, slots: int, wanted: int = -1) -> int:
         """The links that own at least one of the slots: by link or by slot, whichever are fewer."""
         if not slots or not wanted:
             return 0
         matched = 0
-        if slots.bit_count() * 4 < len(self._link_bits):
+        if len(self._link_bits) > _MANY_LINKS and slots.bit_count() * 4 < len(self._link_bits):
             for slot in _slots(slots):
                 entry = self._by_slot[slot]
                 if entry is not None:
@@ -491,7 +548,7 @@ class Index:
         for link, bits in self._link_bits.items():
             if wanted >> link & 1 and slots & bits:
                 matched |= 1 << link
-        return matched & wanted
+        return matched
 
 
 def _key(conjunction: Conjunction, query: Query) -> EntryKey:

@@ -21,7 +21,6 @@ from xmlswitch.atoms import NUMERIC, Test
 from xmlswitch.numerals import to_number
 
 _MAX_CLOSED = 64  # deltas that the oldest row may be behind
-DEAD = -1  # in place of a number of deltas
 _LOWEST = (float("-inf"), 1)
 _NAN = (float("nan"), 2)
 # Where a number stands among the thresholds: on one (k, 0), or above k and below the next (k, 1).
@@ -113,6 +112,7 @@ class Table:
             self._closed.append(self._delta)
             self._delta = None
             self.end += 1
+            self._on_change(None)
             if self.end > _MAX_CLOSED:
                 self.drop_rows()
 
@@ -134,12 +134,10 @@ class Table:
             self._string_defaults &= ~(1 << slot)
 
     def _split(self, threshold: float) -> None:
-        """A new threshold parts an interval: the row that stood for all of it is dead, its values look again."""
+        """A new threshold parts an interval: the row that stood for all of it is gone, its values look again."""
         place = self._place(threshold)
         insort(self._thresholds, threshold)
-        row = self._rows.pop(place, None)
-        if row is not None:
-            row[1] = DEAD
+        if self._rows.pop(place, None) is not None:
             self._places.remove(place)
 
     def _forget_test(self, test: Test) -> None:
@@ -169,14 +167,16 @@ class Table:
 
     # --- values ---
 
-    def rows(self, value: str) -> list[tuple[Table, Any, list[int]]]:
-        """The rows that this value belongs to, as (table, key, row): see `ColumnEntry.verdict`."""
+    def bits(self, value: str) -> list[int]:
+        """The slots that this value rules out, by numeric tests and by tests on strings."""
         found = []
         for key in self._keys(value):
             row = self._rows.get(key)
             if row is None:
                 row = self._new_row(key, self.end)
-            found.append((self, key, row))
+            elif row[1] != self.end:
+                self.update(key, row)
+            found.append(row[0])
         return found
 
     def bits_at(self, key: Any) -> int:
