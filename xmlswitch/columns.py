@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 MAX_WAITING = 4  # checking so many conjunctions one by one costs about what the tables cost a packet
 
 
-# What a value means to a column: slots ruled out (by positive tests, by negative ones, both together first), and lists.
-Look = tuple[int, int, int, tuple["list[Entry]", ...]]
+# What a value means to a column: slots ruled out (by positive tests, by negative ones, both together first), lists,
+# and how many batches it has taken over.
+Look = tuple[int, int, int, tuple["list[Entry]", ...], int]
+_LOOK_BYTES = 250
 
 
 class Anchor:
@@ -48,6 +50,7 @@ class ColumnEntry:
         "_equal_strings",
         "_look_bytes",
         "_max_memo",
+        "_news",
         "_parts",
         "_prefix_lengths",
         "_prefixes",
@@ -63,6 +66,7 @@ class ColumnEntry:
         "path",
         "positive",
         "refs",
+        "stamp",
         "tables",
     )
 
@@ -79,6 +83,9 @@ class ColumnEntry:
         self._max_memo = max_memo
         self.looks: dict[str, Look] = {}
         self._look_bytes = 0
+        self._news: list[tuple[Table, ...]] = []  # batches that looks take over
+        self.stamp = 0  # how many of them there are
+        budget.holders[self] = None
         self._parts: dict[str, tuple[tuple[Table, int], ...]] = {}
         self.has_anchors = False
         self.positive: list[Table] = []
@@ -121,43 +128,64 @@ class ColumnEntry:
     def _regroup(self) -> None:
         self.tables = (*self.positive, *self.negative)
         self.path.sort_columns()
-        self._forget(None)
+        self._forget()
 
-    def _forget(self, value: str | None) -> None:
-        if value is not None and self.is_plain:
-            self.looks.pop(value, None)
-            self._parts.pop(value, None)
-            return
+    def seal(self) -> None:
+        """A batch of conjunctions is complete: looks take it over when they are next used."""
+        deltas = tuple(delta for table in self.tables if (delta := table.seal()) is not None)
+        if deltas:
+            self._news.append(deltas)
+            self.stamp += 1
+            self._parts.clear()
+
+    @property
+    def row_bytes(self) -> int:
+        return self._look_bytes + sum(table.row_bytes for table in self.tables)
+
+    def shed(self) -> None:
+        """Give back what is only remembered."""
+        for table in self.tables:
+            table.drop_rows()
+
+    def _forget(self) -> None:
         self.looks.clear()
         self._parts.clear()
+        self._news.clear()
+        self.stamp = 0
         self._budget.used -= self._look_bytes
         self._look_bytes = 0
 
     def look(self, text: str) -> Look:
         """What a node's text, the only one, rules out and which anchors wait for it; kept in `looks`."""
         value = self.value(text)
-        violated = negative = size = 0
-        for table in self.tables:
+        known = self.looks.get(text)
+        if known is not None:
+            _, violated, negative, lists, stamp = known
+            tables: Iterable[Table] = (delta for deltas in self._news[stamp:] for delta in deltas)
+        else:
+            self._budget.make_room()
+            if len(self.looks) >= self._max_memo:
+                self._forget()
+            violated = negative = 0
+            tables = self.tables
+            lists = self.anchored(value) if self.has_anchors else ()
+        joined = 0
+        for table in tables:
             for bits in table.bits(value):
                 if table.positive:
-                    size += bool(violated)
+                    joined += bool(violated)
                     violated = violated | bits if violated else bits
                 else:
-                    size += bool(negative)
+                    joined += bool(negative)
                     negative = negative | bits if negative else bits
-        lists: list[list[Entry]] = []
-        if self.has_anchors:
-            self.anchored(value, lists)
         both = violated | negative if violated and negative else violated or negative
-        size += bool(violated and negative)
-        budget = self._budget
-        if len(self.looks) >= self._max_memo or budget.used > budget.limit:
-            self._forget(None)
-        # Rows that were only referred to cost nothing more.
-        size = 200 + min(size, 2) * (both.bit_length() // 8)
-        self._look_bytes += size
-        budget.used += size
-        found = self.looks[text] = (both, violated, negative, tuple(lists))
+        if known is None:
+            size = _LOOK_BYTES
+            if joined or any(table.is_numeric for table in self.tables):  # else it is a row of a table
+                size += (both.bit_length() // 8) * (1 + 2 * bool(violated and negative))
+            self._look_bytes += size
+            self._budget.used += size
+        found = self.looks[text] = (both, violated, negative, lists, self.stamp)
         return found
 
     def verdict(self, texts: Sequence[str]) -> tuple[int, int]:
@@ -215,7 +243,10 @@ class ColumnEntry:
             self._prefixes[str(operand)] = anchor
             length = len(str(operand))
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
-        self._forget(str(operand) if op == "=" else None)
+        if op == "=" and self.is_plain:
+            self.looks.pop(str(operand), None)
+        else:
+            self._forget()
         if not self.has_anchors:
             self.has_anchors = True
             self.path.sort_columns()
@@ -242,12 +273,13 @@ class ColumnEntry:
             for text in dict.fromkeys(texts):
                 lists += (self.looks.get(text) or self.look(text))[3]
 
-    def anchored(self, value: str, lists: list[list[Entry]]) -> None:
-        """Add the lists that wait for this value."""
-        if self._equal_strings and (anchor := self._equal_strings.get(value)) is not None:
-            lists.append(anchor.entries)
-        if self._equal_numbers and (anchor := self._equal_numbers.get(to_number(value))) is not None:
-            lists.append(anchor.entries)
+    def anchored(self, value: str) -> tuple[list[Entry], ...]:
+        """The lists that wait for this value."""
+        found: list[Anchor | None] = []
+        if self._equal_strings:
+            found.append(self._equal_strings.get(value))
+        if self._equal_numbers:
+            found.append(self._equal_numbers.get(to_number(value)))
         if self._prefixes:
-            found = (self._prefixes.get(value[:length]) for length in self._prefix_lengths)
-            lists += [anchor.entries for anchor in found if anchor is not None]
+            found += [self._prefixes.get(value[:length]) for length in self._prefix_lengths]
+        return tuple(anchor.entries for anchor in found if anchor is not None)

@@ -25,7 +25,7 @@ from xmlswitch.columns import Anchor, ColumnEntry
 from xmlswitch.entries import Entry, EntryKey, Literal
 from xmlswitch.paths import Group, GroupTree, Journal, PathEntry
 from xmlswitch.programs import Program, filled
-from xmlswitch.tables import RowBudget, Table
+from xmlswitch.tables import RowBudget
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _MIN_ANCHORED = 12  # conditions on a column before looking its value up pays
-_MAX_YOUNG = 16
+_MAX_YOUNG = 8  # conjunctions that wait for the tables
 _MIN_RESTING = 256
 _MAX_NEW_GROUPS = 4096
 _MANY_LINKS = 48  # beyond so many links, few slots are gone through one by one
@@ -188,6 +188,8 @@ class Index:
         entry.refs -= 1
         if not entry.refs:
             path = entry.path
+            entry.shed()
+            del self.budget.holders[entry]
             del path.columns[entry.column]
             path.sort_columns()
             self._counts.pop(entry, None)
@@ -237,7 +239,8 @@ class Index:
         if entry.is_structural:
             self._to_masks(entry, group)
             return
-        if group.spilled:
+        # Where every column is looked at for others anyway, one more in the tables costs a packet nothing.
+        if group.spilled or all(item.column is None or item.column.refs >= _MIN_ANCHORED for item in entry.literals):
             self._defer(entry)
             return
         group.direct.append(entry)
@@ -257,17 +260,15 @@ class Index:
         if len(self._young) < _MAX_YOUNG:
             return
         young, self._young = self._young, {}
-        touched: set[Table] = set()
+        touched: set[ColumnEntry] = set()
         for other in young:
             group = self._group(other.required)
             group.spilled = True
             other.group = group
             self._to_masks(other, group)
-            touched.update(
-                table for literal in other.literals if literal.column is not None for table in literal.column.tables
-            )
-        for table in touched:
-            table.seal()
+            touched.update(literal.column for literal in other.literals if literal.column is not None)
+        for column in touched:
+            column.seal()
 
     def _group(self, paths: frozenset[PathEntry]) -> Group:
         if not paths:
@@ -439,7 +440,10 @@ class Index:
         violated = negative = 0
         for column, texts in self._texts(structure, values):
             if len(texts) == 1:
-                _, ruled_out, bad, anchored = column.looks.get(texts[0]) or column.look(texts[0])
+                look = column.looks.get(texts[0])
+                if look is None or look[4] != column.stamp:
+                    look = column.look(texts[0])
+                _, ruled_out, bad, anchored, _ = look
                 lists += anchored
             else:
                 ruled_out, bad = column.verdict(texts)
@@ -472,7 +476,7 @@ class Index:
         sure = not program.unsure
         for looks, column, place in program.singles:
             look = looks.get(texts[place])
-            if look is None:
+            if look is None or look[4] != column.stamp:
                 look = column.look(texts[place])
             if sure:
                 violated |= look[0]
@@ -483,7 +487,10 @@ class Index:
                 lists += look[3]
         for looks, column, template in program.others:
             text = filled(template, texts)
-            _, ruled_out, bad, anchored = looks.get(text) or column.look(text)
+            look = looks.get(text)
+            if look is None or look[4] != column.stamp:
+                look = column.look(text)
+            _, ruled_out, bad, anchored, _ = look
             violated |= ruled_out
             negative |= bad
             lists += anchored

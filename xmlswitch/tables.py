@@ -15,27 +15,43 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from xmlswitch.atoms import NUMERIC, Test
 from xmlswitch.numerals import to_number
 
-_MAX_CLOSED = 64  # deltas that the oldest row may be behind
+_FEW_SLOTS = 16
+_MAX_CLOSED = 128  # deltas that the oldest row may be behind
 _LOWEST = (float("-inf"), 1)
 _NAN = (float("nan"), 2)
 # Where a number stands among the thresholds: on one (k, 0), or above k and below the next (k, 1).
 _Place = tuple[float, int]
 
 
-class RowBudget:
-    """The bytes that all rows of an index may take together. A table that asks for too many loses its own."""
+class Holder(Protocol):
+    """What keeps rows, and can do without."""
 
-    __slots__ = ("evictions", "limit", "used")
+    @property
+    def row_bytes(self) -> int: ...
+
+    def shed(self) -> None: ...
+
+
+class RowBudget:
+    """The bytes that all rows of an index may take together. When there are too many, who has most loses its own."""
+
+    __slots__ = ("evictions", "holders", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.holders: dict[Holder, None] = {}
         self.used = 0
         self.evictions = 0
+
+    def make_room(self) -> None:
+        if self.used > self.limit:
+            self.evictions += 1
+            max(self.holders, key=lambda holder: holder.row_bytes).shed()
 
 
 class Table:
@@ -45,26 +61,26 @@ class Table:
         "_delta",
         "_needles",
         "_numbers",
-        "_on_change",
+        "_on_drop",
         "_places",
         "_prefix_lengths",
-        "_row_bytes",
         "_rows",
         "_string_defaults",
         "_strings",
         "_thresholds",
         "end",
         "positive",
+        "row_bytes",
         "slots",
     )
 
-    def __init__(self, positive: bool, budget: RowBudget, on_change: Callable[[str | None], None]) -> None:
-        """`on_change` is called with a value that belongs to other rows than before; None when it may be any value."""
+    def __init__(self, positive: bool, budget: RowBudget, on_drop: Callable[[], None]) -> None:
+        """`on_drop` is called when the rows are dropped: what was taken from them holds no longer."""
         self.positive = positive
         self.end = 0  # how many closed deltas there are: a row that has taken over so many is up to date
         self._delta: Table | None = None
         self._closed: list[Table] = []
-        self._on_change = on_change
+        self._on_drop = on_drop
         self.slots: dict[int, Test] = {}  # one test a slot; a conjunction's second test is in a second table
         self._budget = budget
         self._thresholds: list[float] = []
@@ -75,7 +91,7 @@ class Table:
         self._prefix_lengths: dict[int, int] = {}
         self._rows: dict[Any, list[int]] = {}  # place or signature -> [bits, closed deltas]
         self._places: list[_Place] = []
-        self._row_bytes = 0
+        self.row_bytes = 0
 
     # --- slots come and go ---
 
@@ -92,7 +108,6 @@ class Table:
             held = self._strings.get(test)
             if held is None:
                 held = self._strings[test] = set()
-                self._on_change(str(test.operand) if test.op in ("=", "!=") else None)
                 if test.op == "contains":
                     self._needles[str(test.operand)] = test
                 elif test.op == "starts-with":
@@ -106,15 +121,16 @@ class Table:
                 self._delta = Table(self.positive, self._budget, _nothing)
             self._delta.add(slot, test)
 
-    def seal(self) -> None:
-        """The batch is complete: rows may take it over."""
-        if self._delta is not None:
-            self._closed.append(self._delta)
-            self._delta = None
+    def seal(self) -> Table | None:
+        """The batch is complete: rows, and whoever remembers their bits, may take it over."""
+        delta, self._delta = self._delta, None
+        if delta is not None:
+            self._closed.append(delta)
             self.end += 1
-            self._on_change(None)
             if self.end > _MAX_CLOSED:
                 self.drop_rows()
+                return None
+        return delta
 
     def remove(self, slot: int) -> None:
         test = self.slots.pop(slot)
@@ -161,11 +177,15 @@ class Table:
         self.end = 0
         self._rows.clear()
         self._places.clear()
-        self._on_change(None)
-        self._budget.used -= self._row_bytes
-        self._row_bytes = 0
+        self._on_drop()
+        self._budget.used -= self.row_bytes
+        self.row_bytes = 0
 
     # --- values ---
+
+    @property
+    def is_numeric(self) -> bool:
+        return bool(self._thresholds)
 
     def bits(self, value: str) -> list[int]:
         """The slots that this value rules out, by numeric tests and by tests on strings."""
@@ -220,15 +240,18 @@ class Table:
     # --- rows ---
 
     def _new_row(self, key: Any, end: int) -> list[int]:
-        budget = self._budget
-        if budget.used > budget.limit:
-            budget.evictions += 1
-            self.drop_rows()
-        bits = self._string_row(key) if isinstance(key, frozenset) else self._number_row(key, end)
-        row = self._rows[key] = [bits, end]
-        size = bits.bit_length() // 8 + 120
-        self._row_bytes += size
-        budget.used += size
+        if isinstance(key, frozenset):
+            bits, far = self._string_row(key), True
+        else:
+            bits, far = self._number_row(key, end)
+        row = [bits, end]
+        if far:
+            self._rows[key] = row
+            if key is not _NAN and not isinstance(key, frozenset):
+                insort(self._places, key)
+            size = bits.bit_length() // 8 + 120
+            self.row_bytes += size
+            self._budget.used += size
         return row
 
     def _string_row(self, signature: frozenset[Test]) -> int:
@@ -237,15 +260,16 @@ class Table:
         }
         return _with(self._string_defaults, settled)
 
-    def _number_row(self, place: _Place, end: int) -> int:
+    def _number_row(self, place: _Place, end: int) -> tuple[int, bool]:
+        """The row, and whether it is worth keeping: one that few slots part from a kept one is made again as soon."""
         thresholds = self._thresholds
+        neighbours: list[_Place] = []
         if place is _NAN:
             changed = thresholds
             bits = 0
         else:
             at = bisect_left(self._places, place)
             neighbours = self._places[max(at - 1, 0) : at + 1]
-            insort(self._places, place)
             if neighbours:
                 nearest = min(neighbours, key=lambda other: abs(self._index(other) - self._index(place)))
                 row = self._rows[nearest]
@@ -257,20 +281,28 @@ class Table:
             else:
                 bits = 0
                 changed = thresholds
-        return self._settled(bits, changed, place)
+        settled = self._settled(changed, place)
+        far = place is _NAN or not neighbours or len(settled) > max(_FEW_SLOTS, bits.bit_length() >> 9)
+        return _with(bits, settled), far
 
     def _index(self, place: _Place) -> int:
         return bisect_left(self._thresholds, place[0])
 
-    def _settled(self, bits: int, thresholds: list[float], place: _Place) -> int:
-        """`bits` with the slots of some thresholds set as the place demands."""
+    def _settled(self, thresholds: list[float], place: _Place) -> dict[int, bool]:
+        """The slots of some thresholds: whether the place violates them."""
         positive = self.positive
-        settled = {
-            slot: _holds(op, threshold, place) != positive
-            for threshold in thresholds
-            for slot, op in self._numbers[threshold].items()
-        }
-        return _with(bits, settled)
+        number, above = place
+        settled: dict[int, bool] = {}
+        for threshold in thresholds:
+            if above == 2:
+                holding = _ON_NAN
+            elif threshold < number or (above and threshold == number):
+                holding = _ABOVE_IT
+            else:
+                holding = _BELOW_IT if threshold > number else _ON_IT
+            for slot, op in self._numbers[threshold].items():
+                settled[slot] = (op in holding) != positive
+        return settled
 
     def update(self, key: Any, row: list[int]) -> None:
         """Bring a row up to date."""
@@ -281,21 +313,15 @@ class Table:
         row[1] = self.end
 
 
-def _nothing(_: str | None) -> None:
-    """A delta's values are nobody's to remember."""
+def _nothing() -> None:
+    """A delta's bits are remembered with those of its table."""
 
 
-def _holds(op: str, threshold: float, place: _Place) -> bool:
-    number, above = place
-    if above == 0:
-        return bool(NUMERIC[op](number, threshold))
-    if above == 2:  # NaN
-        return op == "n!="
-    if op in ("n>", "n>="):
-        return number >= threshold
-    if op in ("n<", "n<="):
-        return number < threshold
-    return op == "n!="
+# The operators that hold of a number that is above, below or on the threshold, or is none.
+_ABOVE_IT = frozenset({"n>", "n>=", "n!="})
+_BELOW_IT = frozenset({"n<", "n<=", "n!="})
+_ON_IT = frozenset({"n=", "n<=", "n>="})
+_ON_NAN = frozenset({"n!="})
 
 
 def _with(bits: int, settled: dict[int, bool]) -> int:
