@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xmlswitch.entries import Entry
     from xmlswitch.paths import PathEntry
 
-MAX_WAITING = 4  # checking so many conjunctions one by one costs about what the tables cost a packet
+MAX_WAITING = 2  # checking more conjunctions one by one costs a packet more than the tables do
 
 
 # What a value means to a column: slots ruled out (by positive tests, by negative ones, both together first), lists,

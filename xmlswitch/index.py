@@ -240,18 +240,18 @@ class Index:
             self._to_masks(entry, group)
             return
         # Where every column is looked at for others anyway, one more in the tables costs a packet nothing.
-        if group.spilled or all(item.column is None or item.column.refs >= _MIN_ANCHORED for item in entry.literals):
-            self._defer(entry)
+        crowded = all(item.column is None or item.column.refs >= _MIN_ANCHORED for item in entry.literals)
+        if not group.spilled and not crowded and len(group.direct) < _MAX_DIRECT:
+            group.direct.append(entry)
+            self.standing += len(group.direct) == 1
             return
-        group.direct.append(entry)
-        if len(group.direct) == 1:
-            self.standing += 1
-        if len(group.direct) > _MAX_DIRECT:
-            group.spilled = True
+        if group.direct:
             waiting, group.direct = group.direct, []
             self.standing += 1
             for other in waiting:
                 self._defer(other)
+        group.spilled = True
+        self._defer(entry)
 
     def _defer(self, entry: Entry) -> None:
         """Tables take conjunctions in batches; until one is full its members are checked one by one."""

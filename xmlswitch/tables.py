@@ -85,7 +85,7 @@ class Table:
         self._budget = budget
         self._thresholds: list[float] = []
         self._numbers: dict[float, dict[int, str]] = {}  # threshold -> slot -> operator
-        self._strings: dict[Test, set[int]] = {}
+        self._strings: dict[tuple[str, str | float], set[int]] = {}  # keyed by Test, or the like tuple
         self._string_defaults = 0  # slots that a value violates when it passes none of the string tests
         self._needles: dict[str, Test] = {}
         self._prefix_lengths: dict[int, int] = {}
@@ -114,7 +114,7 @@ class Table:
                     length = len(str(test.operand))
                     self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
             held.add(slot)
-            if self._violated_by_default(test):
+            if self._violated_by_default(test.op):
                 self._string_defaults |= 1 << slot
         if self._rows:
             if self._delta is None:
@@ -166,8 +166,8 @@ class Table:
             if not self._prefix_lengths[length]:
                 del self._prefix_lengths[length]
 
-    def _violated_by_default(self, test: Test) -> bool:
-        return (test.op == "!=") != self.positive
+    def _violated_by_default(self, op: str) -> bool:
+        return (op == "!=") != self.positive
 
     def drop_rows(self) -> None:
         for part in (*self._closed, *([self._delta] if self._delta else [])):
@@ -226,15 +226,18 @@ class Table:
         below = self._thresholds[index - 1]
         return (below, 0) if below == number else (below, 1)
 
-    def _signature(self, value: str) -> frozenset[Test]:
+    def _signature(self, value: str) -> frozenset[tuple[str, str | float]]:
         """The string tests that single this value out: those it passes, and `!=` of the value itself."""
         strings = self._strings
-        found = [test for op in ("=", "!=") if (test := Test(op, value)) in strings]
-        prefixes = (value[:length] for length in self._prefix_lengths if length <= len(value))
-        found += [test for prefix in prefixes if (test := Test("starts-with", prefix)) in strings]
-        found += [test for needle, test in self._needles.items() if needle in value]
-        if value and (test := Test("nonempty", "")) in strings:
-            found.append(test)
+        # Plain tuples are equal to tests and made faster; the row's key takes whichever came first.
+        found: list[tuple[str, str | float]] = [pair for op in ("=", "!=") if (pair := (op, value)) in strings]
+        if self._prefix_lengths:
+            prefixes = [("starts-with", value[:length]) for length in self._prefix_lengths if length <= len(value)]
+            found += [pair for pair in prefixes if pair in strings]
+        if self._needles:
+            found += [test for needle, test in self._needles.items() if needle in value]
+        if value and ("nonempty", "") in strings:
+            found.append(("nonempty", ""))
         return frozenset(found)
 
     # --- rows ---
@@ -254,9 +257,9 @@ class Table:
             self._budget.used += size
         return row
 
-    def _string_row(self, signature: frozenset[Test]) -> int:
+    def _string_row(self, signature: frozenset[tuple[str, str | float]]) -> int:
         settled = {
-            slot: not self._violated_by_default(test) for test in signature for slot in self._strings.get(test, ())
+            slot: not self._violated_by_default(pair[0]) for pair in signature for slot in self._strings.get(pair, ())
         }
         return _with(self._string_defaults, settled)
 
