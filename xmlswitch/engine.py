@@ -47,14 +47,17 @@ class XPathIndex:
             shape, slots = known
             program = shape.program(index)
             self.by_shape += 1
-            matched, pending = index.candidates_known(program, slots, shape.values(slots), wanted)
+            matched, pending = index.candidates_known(program, slots, lambda: shape.values(slots), wanted)
         else:
             root = parse_document(packet, self._documents)
-            findings = walk(root, index.automaton, index.layout)
-            structure = index.structure(findings, wanted)
-            values: Values[Any] = Values(findings.nodes, string_value, structure.counts)
             self._shapes.notice(packet)
-            matched, pending = index.candidates(structure, values, wanted)
+            findings = walk(root, index, wanted)
+            if findings.settled & wanted == wanted:
+                return wanted
+            structure = index.structure(findings)
+            values: Values[Any] = Values(findings.nodes(), string_value, structure.counts)
+            matched, pending = index.candidates(structure, values, wanted & ~findings.settled)
+            matched |= findings.settled & wanted
         if not pending:
             return matched
         if root is None:

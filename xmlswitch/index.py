@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from xmlswitch.tables import RowBudget
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
+    from xmlswitch.paths import Accept
     from xmlswitch.query import Query
     from xmlswitch.values import Values
     from xmlswitch.walk import Findings
@@ -71,9 +72,10 @@ class Index:
         self._free: list[int] = []
         self._resting: list[int] = []
         self._young: dict[Entry, None] = {}
-        self._link_bits: dict[int, int] = {}
+        self._link_bits: dict[int, int] = {}  # by the link's own bit
         self.linking = 0  # changes when a link gets or gives up a conjunction
         self._verify_bits = 0
+        self._plain_bits = 0  # slots that nothing but their group's paths decides
         self.value_bits = 0  # slots with conditions on values or on absence
         self._counts: dict[ColumnEntry, None] = {}  # columns of count()
         self._on_absent: dict[ColumnEntry, None] = {}
@@ -92,7 +94,7 @@ class Index:
             entry.owners[link] = entry.owners.get(link, 0) + 1
             entry.links |= 1 << link
             if entry.slot >= 0:
-                self._link_bits[link] = self._link_bits.get(link, 0) | 1 << entry.slot
+                self._link_bits[1 << link] = self._link_bits.get(1 << link, 0) | 1 << entry.slot
 
     def remove(self, query: Query, link: int) -> None:
         self.linking += 1
@@ -105,9 +107,9 @@ class Index:
             del entry.owners[link]
             entry.links &= ~(1 << link)
             if entry.slot >= 0:
-                self._link_bits[link] &= ~(1 << entry.slot)
-                if not self._link_bits[link]:
-                    del self._link_bits[link]
+                self._link_bits[1 << link] &= ~(1 << entry.slot)
+                if not self._link_bits[1 << link]:
+                    del self._link_bits[1 << link]
             if not entry.owners:
                 del self.entries[key]
                 self._unplace(entry)
@@ -189,6 +191,7 @@ class Index:
         if not entry.refs:
             path = entry.path
             entry.shed()
+            entry.shed()  # looks, then rows
             del self.budget.holders[entry]
             del path.columns[entry.column]
             path.sort_columns()
@@ -306,12 +309,14 @@ class Index:
                 literal.path.negative_bits |= bit
         if not entry.is_structural:
             self.value_bits |= bit
+        elif not entry.unique and not entry.always_verified:
+            self._plain_bits |= bit
         for path in entry.unique:
             path.unique_bits |= bit
         if entry.always_verified:
             self._verify_bits |= bit
         for link in entry.owners:
-            self._link_bits[link] = self._link_bits.get(link, 0) | bit
+            self._link_bits[1 << link] = self._link_bits.get(1 << link, 0) | bit
 
     def _unplace(self, entry: Entry) -> None:
         if entry.anchor is not None:
@@ -355,6 +360,7 @@ class Index:
             path.unique_bits &= keep
         self._verify_bits &= keep
         self.value_bits &= keep
+        self._plain_bits &= keep
         self._by_slot[slot] = None
         self._resting.append(slot)
         if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
@@ -372,8 +378,8 @@ class Index:
 
     # --- documents ---
 
-    def structure(self, findings: Findings, wanted: int = 0) -> Structure:
-        """What the walk's hits settle; no more than it takes to know that every link of `wanted` matches."""
+    def structure(self, findings: Findings) -> Structure:
+        """What the walk's hits settle."""
         counts: dict[PathEntry, int] = {}
         live: set[PathEntry] = set()
         journal, standing = self.journal, self.standing
@@ -389,16 +395,19 @@ class Index:
             mask = accept.mask
             base |= mask.known if mask.read == end else mask.bits(journal)
         groups = [self._always] if self._always.direct else []
-        if live and wanted:
-            sure = base & ~self.value_bits & ~self.by_counts(counts)[0]
-            if self.links_of(sure, wanted) == wanted:
-                return Structure(counts, groups, base)
         if live:
             groups += [path.group for path in live if path.group.direct]
             for group in self._tree.satisfied(live):
                 groups.append(group)
                 base |= group.bits
         return Structure(counts, groups, base)
+
+    def settled_by(self, accept: Accept) -> int:
+        """The links that match wherever a document has these paths, whatever else is in it."""
+        if accept.linking != self.linking:
+            accept.settled = self.links_of(accept.mask.bits(self.journal) & self._plain_bits)
+            accept.linking = self.linking
+        return accept.settled
 
     def by_counts(self, counts: Mapping[PathEntry, int]) -> tuple[int, int]:
         """The slots that only an evaluation can settle in a document with so many nodes on its paths, and those that
@@ -463,7 +472,7 @@ class Index:
             yield column, (text,)
 
     def candidates_known(
-        self, program: Program, texts: Sequence[str], values: Values[Any], wanted: int
+        self, program: Program, texts: Sequence[str], values: Callable[[], Values[Any]], wanted: int
     ) -> tuple[int, list[Entry]]:
         """`candidates` for a packet of a known markup, with nothing worked out that the markup settles."""
         if program.read != self.journal.end or program.linked != self.linking:
@@ -500,8 +509,11 @@ class Index:
             violated |= ruled_out
             negative |= bad
             column.anchored_by(several, lists)
-        matched |= self.links_of(program.open & ~(violated | negative), wanted & ~matched)
-        return self._settle(program.structure, values, wanted, matched, lists, program.doubtful & ~violated)
+        left = program.open & ~(violated | negative) if negative else program.open & ~violated
+        matched |= self.links_of(left, wanted & ~matched)
+        if matched == wanted:
+            return matched, []
+        return self._settle(program.structure, values(), wanted, matched, lists, program.doubtful & ~violated)
 
     def _settle(
         self,
@@ -552,9 +564,9 @@ class Index:
                 if entry is not None:
                     matched |= entry.links
             return matched & wanted
-        for link, bits in self._link_bits.items():
-            if wanted >> link & 1 and slots & bits:
-                matched |= 1 << link
+        for bit, bits in self._link_bits.items():
+            if bit & wanted and slots & bits:
+                matched |= bit
         return matched
 
 

@@ -140,12 +140,13 @@ class GroupMask:
 class Accept:
     """The paths that end at one place of a document, with all that a walk wants to know about them together."""
 
-    __slots__ = ("_layout", "live", "mask", "paths", "standing", "valued", "watched")
+    __slots__ = ("_layout", "linking", "live", "mask", "paths", "settled", "standing", "valued", "watched")
 
     def __init__(self, paths: tuple[PathEntry, ...]) -> None:
         self.paths = paths
         self.mask = GroupMask(path.group for path in paths)
-        self._layout = self.standing = -1
+        self._layout = self.standing = self.linking = -1
+        self.settled = 0  # links that a node here settles, as of `linking`
         self.valued: tuple[PathEntry, ...] = ()
         self.watched: tuple[PathEntry, ...] = ()
         self.live: tuple[PathEntry, ...] = ()

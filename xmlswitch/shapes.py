@@ -92,12 +92,12 @@ class Shape:
         return self._structure
 
     def _learn(self, index: Index) -> None:
-        findings = walk(parse_document(self._sample), index.automaton, index.layout)
+        findings = walk(parse_document(self._sample), index)
         self._structure = index.structure(findings)
         self._present = {path for accept in findings.hits for path in accept.paths}
         self._mask = GroupMask(index.satisfied_groups(self._present))
         self._templates = {
-            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes.items()
+            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
         }
         self._standing = -1
         self._program = None
