@@ -64,6 +64,7 @@ class Index:
         self.budget = RowBudget(limits.max_row_bytes_floor)
         self.entries: dict[EntryKey, Entry] = {}
         self._paths: dict[Linear, PathEntry] = {}
+        self._required: dict[frozenset[PathEntry], list[Any]] = {}  # each set of paths once, and how many have it
         self._serials = itertools.count(1)
         self._tree = GroupTree()
         self.new_groups: list[Group] = []  # of several paths, in the order they came; a new layout when it starts anew
@@ -91,7 +92,10 @@ class Index:
                 entry = self.entries[key] = self._bound(key)
                 self.budget.limit += self.limits.max_row_bytes_a_query
                 self._place(entry)
-            entry.owners[link] = entry.owners.get(link, 0) + 1
+            if entry.links >> link & 1:
+                entry.again = entry.again or {}
+                entry.again[link] = entry.again.get(link, 0) + 1
+                continue
             entry.links |= 1 << link
             if entry.slot >= 0:
                 self._link_bits[1 << link] = self._link_bits.get(1 << link, 0) | 1 << entry.slot
@@ -101,16 +105,17 @@ class Index:
         for conjunction in query.plan.conjunctions:
             key = _key(conjunction, query)
             entry = self.entries[key]
-            entry.owners[link] -= 1
-            if entry.owners[link]:
+            if entry.again and link in entry.again:
+                entry.again[link] -= 1
+                if not entry.again[link]:
+                    del entry.again[link]
                 continue
-            del entry.owners[link]
             entry.links &= ~(1 << link)
             if entry.slot >= 0:
                 self._link_bits[1 << link] &= ~(1 << entry.slot)
                 if not self._link_bits[1 << link]:
                     del self._link_bits[1 << link]
-            if not entry.owners:
+            if not entry.links:
                 del self.entries[key]
                 self._unplace(entry)
                 self._release(entry)
@@ -128,14 +133,20 @@ class Index:
                 self._on_absent[column] = None
             literals.append(Literal(path, column, atom.test, positive))
         required = frozenset(self._paths[a.path] for a, positive in conjunction.literals if positive and a.needs_path)
-        unique = [self._path(path) for path in sorted(conjunction.unique)]
-        entry = Entry(key, literals, unique, required)
+        unique = tuple(self._path(path) for path in sorted(conjunction.unique))
+        shared = self._required.setdefault(required, [required, 0])
+        shared[1] += 1
+        entry = Entry(key, tuple(literals), unique, shared[0])
         for path in self._watched(entry):
             path.watched += 1
             self.layout += path.watched == 1
         return entry
 
     def _release(self, entry: Entry) -> None:
+        shared = self._required[entry.required]
+        shared[1] -= 1
+        if not shared[1]:
+            del self._required[entry.required]
         for path in self._watched(entry):
             path.watched -= 1
             self.layout += path.watched == 0
@@ -216,7 +227,7 @@ class Index:
             return
         for anchor in closed:
             anchor.spilled += 1
-        entry.spilled = closed
+        entry.spilled = tuple(closed)
         self._place_in_group(entry)
         # An anchor that was just found full is closed now: its crowd goes where crowds cost least.
         for anchor in closed:
@@ -303,6 +314,7 @@ class Index:
         group.bits |= bit
         self.journal.note(group, slot, True)
         for literal in entry.literals:
+            literal.predicate = None  # the tables decide from now on
             if literal.column is not None and literal.test is not None:
                 literal.column.add(slot, literal.test, literal.positive)
             elif not literal.positive:
@@ -315,8 +327,11 @@ class Index:
             path.unique_bits |= bit
         if entry.always_verified:
             self._verify_bits |= bit
-        for link in entry.owners:
-            self._link_bits[1 << link] = self._link_bits.get(1 << link, 0) | bit
+        links = entry.links
+        while links:
+            link = links & -links
+            self._link_bits[link] = self._link_bits.get(link, 0) | bit
+            links ^= link
 
     def _unplace(self, entry: Entry) -> None:
         if entry.anchor is not None:
