@@ -8,17 +8,23 @@ spills: its list moves into the tables, where a crowd costs no more than one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmlswitch.atoms import Column, Test, absent_value, transformed
 from xmlswitch.numerals import to_number
-from xmlswitch.tables import DEAD, RowBudget, Table
+from xmlswitch.tables import RowBudget, Table
 
 if TYPE_CHECKING:
     from xmlswitch.entries import Entry
     from xmlswitch.paths import PathEntry
 
-MAX_WAITING = 4  # checking so many conjunctions one by one costs about what the tables cost a packet
+MAX_WAITING = 2  # checking more conjunctions one by one costs a packet more than the tables do
+
+
+# What a value means to a column: slots ruled out (by positive tests, by negative ones, both together first), lists,
+# and how many batches it has taken over.
+Look = tuple[int, int, int, tuple["list[Entry]", ...], int]
+_LOOK_BYTES = 250
 
 
 class Anchor:
@@ -42,22 +48,25 @@ class ColumnEntry:
         "_budget",
         "_equal_numbers",
         "_equal_strings",
+        "_look_bytes",
         "_max_memo",
-        "_memo",
+        "_news",
+        "_parts",
         "_prefix_lengths",
         "_prefixes",
-        "_rows",
         "absent",
         "column",
         "first",
         "has_anchors",
         "is_count",
         "is_plain",
+        "looks",
         "negative",
         "on_absent",
         "path",
         "positive",
         "refs",
+        "stamp",
         "tables",
     )
 
@@ -72,8 +81,12 @@ class ColumnEntry:
         self.absent = absent_value(column) if column.first else ""
         self._budget = budget
         self._max_memo = max_memo
-        self._memo: dict[str, str] = {}
-        self._rows: dict[str, tuple[tuple[Table, Any, list[int]], ...]] = {}
+        self.looks: dict[str, Look] = {}
+        self._look_bytes = 0
+        self._news: list[tuple[Table, ...]] = []  # batches that looks take over
+        self.stamp = 0  # how many of them there are
+        budget.holders[self] = None
+        self._parts: dict[str, tuple[tuple[Table, int], ...]] = {}
         self.has_anchors = False
         self.positive: list[Table] = []
         self.negative: list[Table] = []
@@ -87,15 +100,7 @@ class ColumnEntry:
 
     def value(self, text: str) -> str:
         """A node's string value through the column's functions."""
-        chain = self.column.chain
-        if not chain:
-            return text
-        value = self._memo.get(text)
-        if value is None:
-            if len(self._memo) >= self._max_memo:
-                self._memo.clear()
-            value = self._memo[text] = transformed(text, chain)
-        return value
+        return transformed(text, self.column.chain) if self.column.chain else text
 
     # --- tables ---
 
@@ -123,53 +128,98 @@ class ColumnEntry:
     def _regroup(self) -> None:
         self.tables = (*self.positive, *self.negative)
         self.path.sort_columns()
-        self._rows.clear()
+        self._forget()
 
-    def _forget(self, value: str | None) -> None:
-        if value is None:
-            self._rows.clear()
+    def seal(self) -> None:
+        """A batch of conjunctions is complete: looks take it over when they are next used."""
+        deltas = tuple(delta for table in self.tables if (delta := table.seal()) is not None)
+        if deltas:
+            self._news.append(deltas)
+            self.stamp += 1
+            self._parts.clear()
+
+    @property
+    def row_bytes(self) -> int:
+        return self._look_bytes + sum(table.row_bytes for table in self.tables)
+
+    def shed(self) -> None:
+        """Give back what is only remembered: looks alone where they are most of it, for rows are dearer to make."""
+        if self._look_bytes > self.row_bytes // 2:
+            self._forget()
+            return
+        for table in self.tables:
+            table.drop_rows()
+
+    def _forget(self) -> None:
+        self.looks.clear()
+        self._parts.clear()
+        self._news.clear()
+        self.stamp = 0
+        self._budget.used -= self._look_bytes
+        self._look_bytes = 0
+
+    def look(self, text: str) -> Look:
+        """What a node's text, the only one, rules out and which anchors wait for it; kept in `looks`."""
+        value = self.value(text)
+        known = self.looks.get(text)
+        if known is not None:
+            _, violated, negative, lists, stamp = known
+            tables: Iterable[Table] = (delta for deltas in self._news[stamp:] for delta in deltas)
         else:
-            self._rows.pop(value, None)
-
-    def rows(self, value: str) -> tuple[tuple[Table, Any, list[int]], ...]:
-        """The rows of all tables for one value, up to date, as (table, key, row)."""
-        found = self._rows.get(value)
-        if found is None:
-            found = tuple(row for table in self.tables for row in table.rows(value))
-            if len(self._rows) >= self._max_memo:
-                self._rows.clear()
-            self._rows[value] = found
-        for table, key, row in found:
-            if row[1] != table.end:
-                if row[1] == DEAD:
-                    del self._rows[value]
-                    return self.rows(value)
-                table.update(key, row)
+            self._budget.make_room()
+            if len(self.looks) >= self._max_memo:
+                self._forget()
+            violated = negative = 0
+            tables = self.tables
+            lists = self.anchored(value) if self.has_anchors else ()
+        joined = 0
+        for table in tables:
+            for bits in table.bits(value):
+                if table.positive:
+                    joined += bool(violated)
+                    violated = violated | bits if violated else bits
+                else:
+                    joined += bool(negative)
+                    negative = negative | bits if negative else bits
+        both = violated | negative if violated and negative else violated or negative
+        if known is None:
+            size = _LOOK_BYTES
+            if joined or any(table.is_numeric for table in self.tables):  # else it is a row of a table
+                size += (both.bit_length() // 8) * (1 + 2 * bool(violated and negative))
+            self._look_bytes += size
+            self._budget.used += size
+        found = self.looks[text] = (both, violated, negative, lists, self.stamp)
         return found
 
-    def verdict(self, values: Sequence[str]) -> tuple[int, int]:
-        """The slots that the values rule out: by positive tests that none passes, by negative ones that some passes."""
+    def verdict(self, texts: Sequence[str]) -> tuple[int, int]:
+        """The slots that several nodes rule out: by positive tests that none passes, by negative that some does."""
         violated = negative = 0
-        if len(values) == 1:
-            for table, _, row in self.rows(values[0]):
-                if table.positive:
-                    violated |= row[0]
-                else:
-                    negative |= row[0]
-            return violated, negative
         common: dict[Table, int] = {}
-        for value in dict.fromkeys(values):
-            bits: dict[Table, int] = {}
-            for table, _, row in self.rows(value):
-                bits[table] = bits.get(table, 0) | row[0]
-            for table, own in bits.items():
+        for text in dict.fromkeys(texts):
+            parts = self._parts.get(text)
+            if parts is None:
+                parts = self._part(text)
+            for table, bits in parts:
                 if table.positive:
-                    common[table] = common[table] & own if table in common else own
+                    common[table] = common[table] & bits if table in common else bits
                 else:
-                    negative |= own
-        for own in common.values():
-            violated |= own
+                    negative |= bits
+        for bits in common.values():
+            violated |= bits
         return violated, negative
+
+    def _part(self, text: str) -> tuple[tuple[Table, int], ...]:
+        value = self.value(text)
+        found = []
+        for table in self.tables:
+            bits = 0
+            for own in table.bits(value):
+                bits |= own
+            found.append((table, bits))
+        if len(self._parts) >= self._max_memo:
+            self._parts.clear()
+        parts = self._parts[text] = tuple(found)
+        return parts
 
     # --- anchors ---
 
@@ -186,6 +236,8 @@ class ColumnEntry:
     def keep(self, anchor: Anchor) -> None:
         """Make an anchor findable by its value."""
         op, operand = anchor.test
+        if anchor.entries:
+            return
         if op == "=":
             self._equal_strings[str(operand)] = anchor
         elif op == "n=":
@@ -194,6 +246,10 @@ class ColumnEntry:
             self._prefixes[str(operand)] = anchor
             length = len(str(operand))
             self._prefix_lengths[length] = self._prefix_lengths.get(length, 0) + 1
+        if op == "=" and self.is_plain:
+            self.looks.pop(str(operand), None)
+        else:
+            self._forget()
         if not self.has_anchors:
             self.has_anchors = True
             self.path.sort_columns()
@@ -214,12 +270,19 @@ class ColumnEntry:
             self.has_anchors = False
             self.path.sort_columns()
 
-    def anchored(self, value: str, lists: list[Iterable[Entry]]) -> None:
-        """Add the lists that wait for this value."""
-        if self._equal_strings and (anchor := self._equal_strings.get(value)) is not None:
-            lists.append(anchor.entries)
-        if self._equal_numbers and (anchor := self._equal_numbers.get(to_number(value))) is not None:
-            lists.append(anchor.entries)
+    def anchored_by(self, texts: Sequence[str], lists: list[Iterable[Entry]]) -> None:
+        """Add the lists that wait for one of several nodes' texts."""
+        if self.has_anchors:
+            for text in dict.fromkeys(texts):
+                lists += (self.looks.get(text) or self.look(text))[3]
+
+    def anchored(self, value: str) -> tuple[list[Entry], ...]:
+        """The lists that wait for this value."""
+        found: list[Anchor | None] = []
+        if self._equal_strings:
+            found.append(self._equal_strings.get(value))
+        if self._equal_numbers:
+            found.append(self._equal_numbers.get(to_number(value)))
         if self._prefixes:
-            found = (self._prefixes.get(value[:length]) for length in self._prefix_lengths)
-            lists += [anchor.entries for anchor in found if anchor is not None]
+            found += [self._prefixes.get(value[:length]) for length in self._prefix_lengths]
+        return tuple(anchor.entries for anchor in found if anchor is not None)

@@ -29,6 +29,7 @@ class XPathIndex:
         self._documents = documents
         self._index = Index(limits)
         self._shapes = ShapeBook(limits.max_shapes, limits.max_shape_chars)
+        self.by_shape = 0
         self.counters: Counter[str] = Counter()
 
     def add(self, query: Query, link: int) -> None:
@@ -42,19 +43,21 @@ class XPathIndex:
         index = self._index
         known = self._shapes.find(packet)
         root = None
-        values: Values[Any]
         if known is not None:
             shape, slots = known
-            structure = shape.structure(index)
-            values = shape.values(slots)
-            self.counters["by_shape"] += 1
+            program = shape.program(index)
+            self.by_shape += 1
+            matched, pending = index.candidates_known(program, slots, lambda: shape.values(slots), wanted)
         else:
             root = parse_document(packet, self._documents)
-            findings = walk(root, index.automaton, index.layout)
-            structure = index.structure(findings, wanted)
-            values = Values(findings.nodes, string_value)
             self._shapes.notice(packet)
-        matched, pending = index.candidates(structure, values, wanted)
+            findings = walk(root, index, wanted)
+            if findings.settled & wanted == wanted:
+                return wanted
+            structure = index.structure(findings)
+            values: Values[Any] = Values(findings.nodes(), string_value, structure.counts)
+            matched, pending = index.candidates(structure, values, wanted & ~findings.settled)
+            matched |= findings.settled & wanted
         if not pending:
             return matched
         if root is None:
@@ -94,7 +97,7 @@ class XPathIndex:
     def snapshot(self) -> dict[str, int]:
         index = self._index
         return {
-            "by_shape": self.counters["by_shape"],
+            "by_shape": self.by_shape,
             "evaluated": self.counters["evaluated"],
             "cut_off": self.counters["cut_off"],
             "conjunctions": len(index.entries),

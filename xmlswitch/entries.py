@@ -27,18 +27,18 @@ class Literal:
         self.column = column
         self.test = test
         self.positive = positive
-        self.predicate: Callable[[str], bool] | None = test.predicate if test else None
+        self.predicate: Callable[[str], bool] | None = None  # made when first asked for: most are never
 
 
 class Entry:
     __slots__ = (
+        "again",
         "always_verified",
         "anchor",
         "group",
         "key",
         "links",
         "literals",
-        "owners",
         "query",
         "required",
         "slot",
@@ -59,12 +59,12 @@ class Entry:
         self.literals = literals
         self.unique = unique
         self.required = required  # the paths that a document must have
-        self.owners: dict[int, int] = {}  # link slot -> how many of its queries need this
-        self.links = 0  # the owners as a mask
+        self.links = 0  # the links whose queries need this, as a mask
+        self.again: dict[int, int] | None = None  # link -> how many more of its queries need this
         self.slot = -1
         self.anchor: Anchor | None = None
         self.group: Group | None = None
-        self.spilled: list[Anchor] = []
+        self.spilled: Sequence[Anchor] = ()
 
     @property
     def is_structural(self) -> bool:
@@ -77,11 +77,14 @@ class Entry:
             positive = literal.positive
             if unsure and not positive:
                 continue
-            column, predicate = literal.column, literal.predicate
-            if column is None or predicate is None:
+            column, test = literal.column, literal.test
+            if column is None or test is None:
                 if (literal.path in counts) != positive:
                     return False
                 continue
+            predicate = literal.predicate
+            if predicate is None:
+                predicate = literal.predicate = test.predicate
             for value in values.of(column):
                 if predicate(value):
                     if not positive:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +24,22 @@ from xmlswitch.automaton import Automaton
 from xmlswitch.columns import Anchor, ColumnEntry
 from xmlswitch.entries import Entry, EntryKey, Literal
 from xmlswitch.paths import Group, GroupTree, Journal, PathEntry
-from xmlswitch.tables import RowBudget, Table
+from xmlswitch.programs import Program, filled
+from xmlswitch.tables import RowBudget
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
+    from xmlswitch.paths import Accept
     from xmlswitch.query import Query
     from xmlswitch.values import Values
     from xmlswitch.walk import Findings
 
 
 _MIN_ANCHORED = 12  # conditions on a column before looking its value up pays
-_MAX_YOUNG = 16
+_MAX_YOUNG = 8  # conjunctions that wait for the tables
 _MIN_RESTING = 256
 _MAX_NEW_GROUPS = 4096
+_MANY_LINKS = 48  # beyond so many links, few slots are gone through one by one
 _MAX_DIRECT = 3  # a group's members beyond so many share the work in the tables
 
 
@@ -61,6 +64,7 @@ class Index:
         self.budget = RowBudget(limits.max_row_bytes_floor)
         self.entries: dict[EntryKey, Entry] = {}
         self._paths: dict[Linear, PathEntry] = {}
+        self._required: dict[frozenset[PathEntry], list[Any]] = {}  # each set of paths once, and how many have it
         self._serials = itertools.count(1)
         self._tree = GroupTree()
         self.new_groups: list[Group] = []  # of several paths, in the order they came; a new layout when it starts anew
@@ -69,15 +73,18 @@ class Index:
         self._free: list[int] = []
         self._resting: list[int] = []
         self._young: dict[Entry, None] = {}
-        self._link_bits: dict[int, int] = {}
+        self._link_bits: dict[int, int] = {}  # by the link's own bit
+        self.linking = 0  # changes when a link gets or gives up a conjunction
         self._verify_bits = 0
-        self._value_bits = 0  # slots with conditions on values or on absence
+        self._plain_bits = 0  # slots that nothing but their group's paths decides
+        self.value_bits = 0  # slots with conditions on values or on absence
         self._counts: dict[ColumnEntry, None] = {}  # columns of count()
         self._on_absent: dict[ColumnEntry, None] = {}
 
     # --- conjunctions come and go ---
 
     def add(self, query: Query, link: int) -> None:
+        self.linking += 1
         for conjunction in query.plan.conjunctions:
             key = _key(conjunction, query)
             entry = self.entries.get(key)
@@ -85,25 +92,30 @@ class Index:
                 entry = self.entries[key] = self._bound(key)
                 self.budget.limit += self.limits.max_row_bytes_a_query
                 self._place(entry)
-            entry.owners[link] = entry.owners.get(link, 0) + 1
+            if entry.links >> link & 1:
+                entry.again = entry.again or {}
+                entry.again[link] = entry.again.get(link, 0) + 1
+                continue
             entry.links |= 1 << link
             if entry.slot >= 0:
-                self._link_bits[link] = self._link_bits.get(link, 0) | 1 << entry.slot
+                self._link_bits[1 << link] = self._link_bits.get(1 << link, 0) | 1 << entry.slot
 
     def remove(self, query: Query, link: int) -> None:
+        self.linking += 1
         for conjunction in query.plan.conjunctions:
             key = _key(conjunction, query)
             entry = self.entries[key]
-            entry.owners[link] -= 1
-            if entry.owners[link]:
+            if entry.again and link in entry.again:
+                entry.again[link] -= 1
+                if not entry.again[link]:
+                    del entry.again[link]
                 continue
-            del entry.owners[link]
             entry.links &= ~(1 << link)
             if entry.slot >= 0:
-                self._link_bits[link] &= ~(1 << entry.slot)
-                if not self._link_bits[link]:
-                    del self._link_bits[link]
-            if not entry.owners:
+                self._link_bits[1 << link] &= ~(1 << entry.slot)
+                if not self._link_bits[1 << link]:
+                    del self._link_bits[1 << link]
+            if not entry.links:
                 del self.entries[key]
                 self._unplace(entry)
                 self._release(entry)
@@ -121,14 +133,20 @@ class Index:
                 self._on_absent[column] = None
             literals.append(Literal(path, column, atom.test, positive))
         required = frozenset(self._paths[a.path] for a, positive in conjunction.literals if positive and a.needs_path)
-        unique = [self._path(path) for path in sorted(conjunction.unique)]
-        entry = Entry(key, literals, unique, required)
+        unique = tuple(self._path(path) for path in sorted(conjunction.unique))
+        shared = self._required.setdefault(required, [required, 0])
+        shared[1] += 1
+        entry = Entry(key, tuple(literals), unique, shared[0])
         for path in self._watched(entry):
             path.watched += 1
             self.layout += path.watched == 1
         return entry
 
     def _release(self, entry: Entry) -> None:
+        shared = self._required[entry.required]
+        shared[1] -= 1
+        if not shared[1]:
+            del self._required[entry.required]
         for path in self._watched(entry):
             path.watched -= 1
             self.layout += path.watched == 0
@@ -155,7 +173,7 @@ class Index:
     def _path(self, path: Linear) -> PathEntry:
         entry = self._paths.get(path)
         if entry is None:
-            entry = self._paths[path] = PathEntry(path, next(self._serials))
+            entry = self._paths[path] = PathEntry(path, next(self._serials), self.journal)
             self.automaton.add(entry)
             self.layout += 1
         entry.refs += 1
@@ -183,6 +201,9 @@ class Index:
         entry.refs -= 1
         if not entry.refs:
             path = entry.path
+            entry.shed()
+            entry.shed()  # looks, then rows
+            del self.budget.holders[entry]
             del path.columns[entry.column]
             path.sort_columns()
             self._counts.pop(entry, None)
@@ -206,11 +227,12 @@ class Index:
             return
         for anchor in closed:
             anchor.spilled += 1
-        entry.spilled = closed
+        entry.spilled = tuple(closed)
         self._place_in_group(entry)
         # An anchor that was just found full is closed now: its crowd goes where crowds cost least.
         for anchor in closed:
-            waiting, anchor.entries = anchor.entries, []
+            waiting = list(anchor.entries)
+            anchor.entries.clear()  # in place: columns remember the list
             for other in waiting:
                 other.anchor = None
                 self._place(other)
@@ -231,18 +253,19 @@ class Index:
         if entry.is_structural:
             self._to_masks(entry, group)
             return
-        if group.spilled:
-            self._defer(entry)
+        # Where every column is looked at for others anyway, one more in the tables costs a packet nothing.
+        crowded = all(item.column is None or item.column.refs >= _MIN_ANCHORED for item in entry.literals)
+        if not group.spilled and not crowded and len(group.direct) < _MAX_DIRECT:
+            group.direct.append(entry)
+            self.standing += len(group.direct) == 1
             return
-        group.direct.append(entry)
-        if len(group.direct) == 1:
-            self.standing += 1
-        if len(group.direct) > _MAX_DIRECT:
-            group.spilled = True
+        if group.direct:
             waiting, group.direct = group.direct, []
             self.standing += 1
             for other in waiting:
                 self._defer(other)
+        group.spilled = True
+        self._defer(entry)
 
     def _defer(self, entry: Entry) -> None:
         """Tables take conjunctions in batches; until one is full its members are checked one by one."""
@@ -251,17 +274,15 @@ class Index:
         if len(self._young) < _MAX_YOUNG:
             return
         young, self._young = self._young, {}
-        touched: set[Table] = set()
+        touched: set[ColumnEntry] = set()
         for other in young:
             group = self._group(other.required)
             group.spilled = True
             other.group = group
             self._to_masks(other, group)
-            touched.update(
-                table for literal in other.literals if literal.column is not None for table in literal.column.tables
-            )
-        for table in touched:
-            table.seal()
+            touched.update(literal.column for literal in other.literals if literal.column is not None)
+        for column in touched:
+            column.seal()
 
     def _group(self, paths: frozenset[PathEntry]) -> Group:
         if not paths:
@@ -293,18 +314,24 @@ class Index:
         group.bits |= bit
         self.journal.note(group, slot, True)
         for literal in entry.literals:
+            literal.predicate = None  # the tables decide from now on
             if literal.column is not None and literal.test is not None:
                 literal.column.add(slot, literal.test, literal.positive)
             elif not literal.positive:
                 literal.path.negative_bits |= bit
         if not entry.is_structural:
-            self._value_bits |= bit
+            self.value_bits |= bit
+        elif not entry.unique and not entry.always_verified:
+            self._plain_bits |= bit
         for path in entry.unique:
             path.unique_bits |= bit
         if entry.always_verified:
             self._verify_bits |= bit
-        for link in entry.owners:
+        links = entry.links
+        while links:
+            link = links & -links
             self._link_bits[link] = self._link_bits.get(link, 0) | bit
+            links ^= link
 
     def _unplace(self, entry: Entry) -> None:
         if entry.anchor is not None:
@@ -347,7 +374,8 @@ class Index:
         for path in entry.unique:
             path.unique_bits &= keep
         self._verify_bits &= keep
-        self._value_bits &= keep
+        self.value_bits &= keep
+        self._plain_bits &= keep
         self._by_slot[slot] = None
         self._resting.append(slot)
         if len(self._resting) > max(_MIN_RESTING, len(self._by_slot) // 8):
@@ -365,8 +393,8 @@ class Index:
 
     # --- documents ---
 
-    def structure(self, findings: Findings, wanted: int = 0) -> Structure:
-        """What the walk's hits settle; no more than it takes to know that every link of `wanted` matches."""
+    def structure(self, findings: Findings) -> Structure:
+        """What the walk's hits settle."""
         counts: dict[PathEntry, int] = {}
         live: set[PathEntry] = set()
         journal, standing = self.journal, self.standing
@@ -382,10 +410,6 @@ class Index:
             mask = accept.mask
             base |= mask.known if mask.read == end else mask.bits(journal)
         groups = [self._always] if self._always.direct else []
-        if live and wanted:
-            sure = base & ~self._value_bits & ~self._unsure(counts)
-            if self._links_of(sure, wanted) == wanted:
-                return Structure(counts, groups, base)
         if live:
             groups += [path.group for path in live if path.group.direct]
             for group in self._tree.satisfied(live):
@@ -393,13 +417,33 @@ class Index:
                 base |= group.bits
         return Structure(counts, groups, base)
 
-    def _unsure(self, counts: dict[PathEntry, int]) -> int:
-        """The slots that only an evaluation can settle in a document with so many nodes on its paths."""
-        unsure = self._verify_bits
+    def settled_by(self, accept: Accept) -> int:
+        """The links that match wherever a document has these paths, whatever else is in it."""
+        if accept.linking != self.linking:
+            accept.settled = self.links_of(accept.mask.bits(self.journal) & self._plain_bits)
+            accept.linking = self.linking
+        return accept.settled
+
+    def by_counts(self, counts: Mapping[PathEntry, int]) -> tuple[int, int]:
+        """The slots that only an evaluation can settle in a document with so many nodes on its paths, and those that
+        want a path not to be there that is."""
+        unsure, negative = self._verify_bits, 0
         for path, number in counts.items():
+            negative |= path.negative_bits
             if number > 1:
                 unsure |= path.unique_bits
-        return unsure
+        return unsure, negative
+
+    def given(
+        self, counts: Mapping[PathEntry, int], nodes: Mapping[PathEntry, Any]
+    ) -> Iterable[tuple[ColumnEntry, str]]:
+        """Columns whose text follows from structure alone: of counts, and of absent paths where absence can hold."""
+        for column in self._counts:
+            if column.tables:
+                yield column, str(counts.get(column.path, 0))
+        for column in self._on_absent:
+            if column.tables and not column.is_count and column.path not in nodes:
+                yield column, ""
 
     def satisfied_groups(self, present: set[PathEntry]) -> list[Group]:
         """All groups that a document with these paths lets through, the empty ones too."""
@@ -412,58 +456,100 @@ class Index:
         every wanted link has matched.
         """
         counts = structure.counts
-        unsure, negative = self._unsure(counts), 0
-        for path, number in counts.items():
-            negative |= path.negative_bits
-            for column in path.count_columns:
-                values.set_count(column, number)
-        matched = self._links_of(structure.base & ~self._value_bits & ~unsure, wanted)
+        unsure, absent = self.by_counts(counts)
+        matched = self.links_of(structure.base & ~self.value_bits & ~unsure, wanted)
+        if matched == wanted:
+            return matched, []
+        lists: list[Iterable[Entry]] = []
+        violated = negative = 0
+        for column, texts in self._texts(structure, values):
+            if len(texts) == 1:
+                look = column.looks.get(texts[0])
+                if look is None or look[4] != column.stamp:
+                    look = column.look(texts[0])
+                _, ruled_out, bad, anchored, _ = look
+                lists += anchored
+            else:
+                ruled_out, bad = column.verdict(texts)
+                column.anchored_by(texts, lists)
+            violated |= ruled_out
+            negative |= bad
+        left = structure.base & ~violated
+        matched |= self.links_of(left & self.value_bits & ~(unsure | negative | absent), wanted & ~matched)
+        doubtful = left & unsure
+        return self._settle(structure, values, wanted, matched, lists, doubtful)
+
+    def _texts(self, structure: Structure, values: Values[Any]) -> Iterable[tuple[ColumnEntry, Sequence[str]]]:
+        for path in values.nodes:
+            for column in path.looked_at:
+                yield column, values.texts(column)
+        for column, text in self.given(structure.counts, values.nodes):
+            yield column, (text,)
+
+    def candidates_known(
+        self, program: Program, texts: Sequence[str], values: Callable[[], Values[Any]], wanted: int
+    ) -> tuple[int, list[Entry]]:
+        """`candidates` for a packet of a known markup, with nothing worked out that the markup settles."""
+        if program.read != self.journal.end or program.linked != self.linking:
+            program.refresh(self)
+        matched = program.settled & wanted
+        if matched == wanted:
+            return matched, []
+        lists: list[Iterable[Entry]] = []
+        violated = negative = 0
+        sure = not program.unsure
+        for looks, column, place in program.singles:
+            look = looks.get(texts[place])
+            if look is None or look[4] != column.stamp:
+                look = column.look(texts[place])
+            if sure:
+                violated |= look[0]
+            else:
+                violated |= look[1]
+                negative |= look[2]
+            if look[3]:
+                lists += look[3]
+        for looks, column, template in program.others:
+            text = filled(template, texts)
+            look = looks.get(text)
+            if look is None or look[4] != column.stamp:
+                look = column.look(text)
+            _, ruled_out, bad, anchored, _ = look
+            violated |= ruled_out
+            negative |= bad
+            lists += anchored
+        for column, templates in program.several:
+            several = [filled(template, texts) for template in templates]
+            ruled_out, bad = column.verdict(several)
+            violated |= ruled_out
+            negative |= bad
+            column.anchored_by(several, lists)
+        left = program.open & ~(violated | negative) if negative else program.open & ~violated
+        matched |= self.links_of(left, wanted & ~matched)
+        if matched == wanted:
+            return matched, []
+        return self._settle(program.structure, values(), wanted, matched, lists, program.doubtful & ~violated)
+
+    def _settle(
+        self,
+        structure: Structure,
+        values: Values[Any],
+        wanted: int,
+        matched: int,
+        lists: list[Iterable[Entry]],
+        doubtful: int,
+    ) -> tuple[int, list[Entry]]:
+        """Lists of conjunctions, one by one, and the slots that are left for evaluation."""
         pending: list[Entry] = []
         if matched == wanted:
             return matched, pending
-        left = structure.base & ~(negative & ~unsure)
-        if left & self._value_bits:
-            left &= ~self._ruled_out(values, unsure)
-        matched |= self._links_of(left & self._value_bits & ~unsure, wanted & ~matched)
-        if matched != wanted:
-            matched |= self._check_lists(structure, values, wanted & ~matched, pending)
-        doubtful = left & unsure
-        if doubtful and matched != wanted:
-            for slot in _slots(doubtful):
-                entry = self._by_slot[slot]
-                if entry is not None and entry.links & wanted & ~matched:
-                    pending.append(entry)
-        return matched, pending
-
-    def _ruled_out(self, values: Values[Any], unsure: int) -> int:
-        """The slots that some value, or the lack of one, rules out."""
-        violated = negative = 0
-        columns = [column for path in values.nodes for column in path.tabled if not column.is_count]
-        columns += [
-            column
-            for column in self._on_absent
-            if column.tables and not column.is_count and column.path not in values.nodes
-        ]
-        columns += [column for column in self._counts if column.tables]
-        for column in columns:
-            ruled_out, bad = column.verdict(values.of(column))
-            violated |= ruled_out
-            negative |= bad
-        return violated | negative & ~unsure
-
-    def _check_lists(self, structure: Structure, values: Values[Any], wanted: int, pending: list[Entry]) -> int:
-        """Anchored conjunctions, those of small groups, and the young, one by one."""
         counts = structure.counts
-        matched = 0
-        lists: list[Iterable[Entry]] = [group.direct for group in structure.groups if group.direct]
+        lists += [group.direct for group in structure.groups]
         lists.append(self._young)
-        for path in values.nodes:
-            for column in path.anchored:
-                for value in values.of(column):
-                    column.anchored(value, lists)
+        left = wanted & ~matched
         for entries in lists:
             for entry in entries:
-                if not entry.links & wanted & ~matched:
+                if not entry.links & left:
                     continue
                 unsure = entry.always_verified
                 for path in entry.unique:
@@ -472,26 +558,31 @@ class Index:
                     if unsure:
                         pending.append(entry)
                     else:
-                        matched |= entry.links
-                        if not wanted & ~matched:
-                            return wanted
-        return matched & wanted
+                        left &= ~entry.links
+                        if not left:
+                            return wanted, []
+        if doubtful:
+            for slot in _slots(doubtful):
+                found = self._by_slot[slot]
+                if found is not None and found.links & left:
+                    pending.append(found)
+        return wanted & ~left, pending
 
-    def _links_of(self, slots: int, wanted: int) -> int:
+    def links_of(self, slots: int, wanted: int = -1) -> int:
         """The links that own at least one of the slots: by link or by slot, whichever are fewer."""
         if not slots or not wanted:
             return 0
         matched = 0
-        if slots.bit_count() * 4 < len(self._link_bits):
+        if len(self._link_bits) > _MANY_LINKS and slots.bit_count() * 4 < len(self._link_bits):
             for slot in _slots(slots):
                 entry = self._by_slot[slot]
                 if entry is not None:
                     matched |= entry.links
             return matched & wanted
-        for link, bits in self._link_bits.items():
-            if wanted >> link & 1 and slots & bits:
-                matched |= 1 << link
-        return matched & wanted
+        for bit, bits in self._link_bits.items():
+            if bit & wanted and slots & bits:
+                matched |= bit
+        return matched
 
 
 def _key(conjunction: Conjunction, query: Query) -> EntryKey:

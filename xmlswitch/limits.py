@@ -38,7 +38,7 @@ class IndexLimits:
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed
     max_row_bytes_floor: int = 4 << 20  # of cached value rows, whatever the number of queries
-    max_row_bytes_a_query: int = 384
+    max_row_bytes_a_query: int = 768
     max_value_memo: int = 8192  # values of one column whose row is remembered by the value itself
     max_compiled: int = 20_000  # compiled XPath expressions
 

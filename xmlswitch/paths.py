@@ -38,22 +38,23 @@ class PathEntry:
     """A linear path in the index."""
 
     __slots__ = (
-        "anchored",
+        "_journal",
         "columns",
         "count_columns",
         "group",
+        "looked_at",
         "many",
         "negative_bits",
         "path",
         "refs",
         "serial",
-        "tabled",
         "unique_bits",
         "watched",
     )
 
-    def __init__(self, path: Linear, serial: int) -> None:
+    def __init__(self, path: Linear, serial: int, journal: Journal) -> None:
         self.path = path
+        self._journal = journal
         self.serial = serial
         self.refs = 0
         self.group = Group()  # of the conjunctions that require this path alone
@@ -63,15 +64,14 @@ class PathEntry:
         self.negative_bits = 0  # slots that want it not to be there
         self.columns: dict[Column, ColumnEntry] = {}
         self.count_columns: tuple[ColumnEntry, ...] = ()  # those of count()
-        self.tabled: tuple[ColumnEntry, ...] = ()  # those with tables
-        self.anchored: tuple[ColumnEntry, ...] = ()  # those with anchors
+        self.looked_at: tuple[ColumnEntry, ...] = ()  # those with tables or anchors
 
     def sort_columns(self) -> None:
         """Put the columns where a document looks for them."""
         columns = self.columns.values()
         self.count_columns = tuple(column for column in columns if column.is_count)
-        self.tabled = tuple(column for column in columns if column.tables)
-        self.anchored = tuple(column for column in columns if column.has_anchors)
+        self.looked_at = tuple(c for c in columns if (c.tables or c.has_anchors) and not c.is_count)
+        self._journal.columns += 1
 
     @property
     def order(self) -> tuple[int, int]:
@@ -89,10 +89,11 @@ class PathEntry:
 class Journal:
     """What changed in groups' bits, in order; caches remember how far they have read."""
 
-    __slots__ = ("base", "entries")
+    __slots__ = ("base", "columns", "entries")
 
     def __init__(self) -> None:
         self.base = 0
+        self.columns = 0  # changes when a column is looked at for other things than before
         self.entries: list[tuple[Group, int, bool]] = []
 
     @property
@@ -139,12 +140,13 @@ class GroupMask:
 class Accept:
     """The paths that end at one place of a document, with all that a walk wants to know about them together."""
 
-    __slots__ = ("_layout", "live", "mask", "paths", "standing", "valued", "watched")
+    __slots__ = ("_layout", "linking", "live", "mask", "paths", "settled", "standing", "valued", "watched")
 
     def __init__(self, paths: tuple[PathEntry, ...]) -> None:
         self.paths = paths
         self.mask = GroupMask(path.group for path in paths)
-        self._layout = self.standing = -1
+        self._layout = self.standing = self.linking = -1
+        self.settled = 0  # links that a node here settles, as of `linking`
         self.valued: tuple[PathEntry, ...] = ()
         self.watched: tuple[PathEntry, ...] = ()
         self.live: tuple[PathEntry, ...] = ()

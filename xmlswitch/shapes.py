@@ -26,6 +26,7 @@ from xmlswitch.document import parse_document
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.evaluate import string_value
 from xmlswitch.paths import GroupMask
+from xmlswitch.programs import Program, Template, filled
 from xmlswitch.values import Values
 from xmlswitch.walk import walk
 
@@ -51,19 +52,29 @@ _MAX_SLOTS = 200
 _PATIENCE = 64  # markup that never came again, after which only some packets are remembered
 _SAMPLED = 16
 
-# How a column's value is put together: the one slot itself, or pieces of markup text and slot numbers.
-Template = int | tuple[str | int, ...]
-
 
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_layout", "_mask", "_present", "_read", "_sample", "_standing", "_structure", "_templates", "regex")
+    __slots__ = (
+        "_columns",
+        "_layout",
+        "_mask",
+        "_present",
+        "_program",
+        "_read",
+        "_sample",
+        "_standing",
+        "_structure",
+        "_templates",
+        "regex",
+    )
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
-        self._layout = self._standing = -1
+        self._layout = self._standing = self._columns = -1
+        self._program: Program | None = None
         self._read = 0
 
     def structure(self, index: Index) -> Structure:
@@ -81,26 +92,28 @@ class Shape:
         return self._structure
 
     def _learn(self, index: Index) -> None:
-        findings = walk(parse_document(self._sample), index.automaton, index.layout)
+        findings = walk(parse_document(self._sample), index)
         self._structure = index.structure(findings)
         self._present = {path for accept in findings.hits for path in accept.paths}
         self._mask = GroupMask(index.satisfied_groups(self._present))
         self._templates = {
-            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes.items()
+            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
         }
         self._standing = -1
+        self._program = None
         self._layout = index.layout
         self._read = len(index.new_groups)
 
+    def program(self, index: Index) -> Program:
+        structure = self.structure(index)
+        if self._program is None or self._columns != index.journal.columns:
+            self._columns = index.journal.columns
+            self._program = Program(index, structure, self._templates)
+        return self._program
+
     def values(self, slots: tuple[str, ...]) -> Values[Template]:
-        """The values of a packet; call `structure` first."""
-
-        def read(template: Template) -> str:
-            if isinstance(template, int):
-                return slots[template]
-            return "".join(slots[part] if isinstance(part, int) else part for part in template)
-
-        return Values(self._templates, read)
+        """The values of a packet; call `program` first."""
+        return Values(self._templates, lambda template: filled(template, slots), self._structure.counts)
 
 
 def _template(text: str) -> Template:
@@ -208,8 +221,8 @@ class ShapeBook:
         for place, shape in enumerate(shapes):
             match = shape.regex.fullmatch(text)
             if match is not None:
-                if place:  # what came last comes again soonest
-                    shapes.insert(0, shapes.pop(place))
+                if place:  # step by step the frequent ones come to the front
+                    shapes[place - 1 : place + 1] = shape, shapes[place - 1]
                 return shape, match.groups()
         return None
 

@@ -13,23 +13,35 @@ Node = TypeVar("Node")
 
 
 class Values(Generic[Node]):
-    """`nodes`: what the document has on each path that has columns, in document order; `read` gives a node's text."""
+    """`nodes`: what the document has on each path that has columns, in document order; `read` gives a node's text.
 
-    __slots__ = ("_found", "_read", "nodes")
+    `counts`: how many nodes each watched path has.
+    """
 
-    def __init__(self, nodes: Mapping[PathEntry, Sequence[Node]], read: Callable[[Node], str]) -> None:
+    __slots__ = ("_counts", "_found", "_read", "nodes")
+
+    def __init__(
+        self, nodes: Mapping[PathEntry, Sequence[Node]], read: Callable[[Node], str], counts: Mapping[PathEntry, int]
+    ) -> None:
+        self._counts = counts
         self.nodes = nodes
         self._read = read
         self._found: dict[ColumnEntry, Sequence[str]] = {}
 
-    def set_count(self, column: ColumnEntry, number: int) -> None:
-        self._found[column] = (column.value(str(number)),)
+    def texts(self, column: ColumnEntry) -> Sequence[str]:
+        """The texts of the nodes that the column looks at, before its functions."""
+        nodes = self.nodes[column.path]
+        if column.first or len(nodes) == 1:
+            return (self._read(nodes[0]),)
+        return [self._read(node) for node in nodes]
 
     def of(self, column: ColumnEntry) -> Sequence[str]:
         found = self._found.get(column)
         if found is None:
             nodes = self.nodes.get(column.path)
-            if nodes is None or column.is_count:
+            if column.is_count:
+                found = (column.value(str(self._counts.get(column.path, 0))),)
+            elif nodes is None:
                 found = (column.absent,) if column.first else ()
             elif column.first or len(nodes) == 1:
                 text = self._read(nodes[0])

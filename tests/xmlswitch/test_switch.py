@@ -145,7 +145,10 @@ def test_everything_is_given_back():
     assert not index._link_bits
     assert not index._tree.groups
     assert not index._young
-    assert index._value_bits == index._verify_bits == index._always.bits == 0
+    assert not index._required
+    assert index.value_bits == index._verify_bits == index._plain_bits == index._always.bits == 0
+    assert not index.budget.holders
+    assert index.budget.used == 0
     assert switch.match(b"<a><b1>500</b1></a>") == frozenset()
 
 
@@ -173,10 +176,10 @@ def test_hostile_packets_leave_the_switch_as_it_was():
 def test_many_names_do_not_grow_the_automaton_without_bound():
     from xmlswitch.atoms import Linear
     from xmlswitch.automaton import Automaton
-    from xmlswitch.paths import PathEntry
+    from xmlswitch.paths import Journal, PathEntry
 
     automaton = Automaton(max_states=50)
-    automaton.add(PathEntry(Linear(((True, "x"), (True, "*"), (True, "y"))), 1))
+    automaton.add(PathEntry(Linear(((True, "x"), (True, "*"), (True, "y"))), 1, Journal()))
     rng = random.Random(1)
     for _ in range(200):
         state = automaton.start
@@ -184,3 +187,18 @@ def test_many_names_do_not_grow_the_automaton_without_bound():
             name = rng.choice("xyz")
             state = state.next.get(name) or automaton.follow(state, name)
         assert automaton.states <= 51
+
+
+def test_queries_of_one_link_that_share_a_condition_go_one_by_one():
+    switch: Switch[Query] = Switch()
+    switch.add_link(0)
+    first, second = Query.parse("/a/b = '1' or /a/c"), Query.parse("/a/b = '1' or /a/d")
+    for query in (first, second):
+        switch.subscribe(0, query)
+    packet = b"<a><b>1</b></a>"
+    assert switch.match(packet) == {0}
+    switch.unsubscribe(0, first)
+    assert switch.match(packet) == {0}
+    assert switch.match(b"<a><c/></a>") == frozenset()
+    switch.unsubscribe(0, second)
+    assert switch.match(packet) == frozenset()
