@@ -37,7 +37,7 @@ class NodeConfig:
     max_sources: int = 4096  # rate-limited sources remembered; beyond that the longest silent is forgotten
 
     initial_timeout: float = 0.5  # nothing is known of the network yet
-    min_timeout: float = 0.1
+    min_timeout: float = 0.06  # below that a busy peer looks dead; above, each dead contact costs a lookup that much
     max_timeout: float = 1.5
     recheck_interval: float = 120.0  # a stranger that did not get into the table is not pinged again before that
     max_misses: int = 3  # a miss is a request and its retry unanswered
