@@ -13,7 +13,7 @@ from pipeline import asdi
 from tests.pipeline.asdi_lines import GOLDEN
 
 DTD = etree.DTD(str(Path(__file__).resolve().parents[2] / "docs" / "schema" / "asdi.dtd"))
-REAL = Path("/work/shared/data/asdi/asdi_real_excerpt_24lines.txt")
+REAL = Path(__file__).resolve().parents[3] / "shared/data/asdi/asdi_real_excerpt_24lines.txt"
 
 
 def valid(packet: bytes) -> None:

@@ -18,7 +18,7 @@ TFMS = b"""<ds:tfmDataService xmlns:ds="urn:ds" xmlns:fdm="urn:fdm" xmlns:nxce="
   <fdm:fltdMessage msgType="departureInformation" sourceFacility="KZNY" sourceTimeStamp="2016-01-28T22:53:38Z">
     <nxce:aircraftId>AAL1</nxce:aircraftId></fdm:fltdMessage>
 </fltdOutput></ds:tfmDataService>"""
-REAL = Path("/work/shared/data/tfm-xml")
+REAL = Path(__file__).resolve().parents[3] / "shared/data/tfm-xml"
 
 
 def test_each_message_is_a_packet_with_its_surroundings():
