@@ -43,7 +43,8 @@ except LogFull as full:
 
 
 def start(code: str, directory: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", code, str(directory)], stdout=subprocess.PIPE, text=True)
+    # -B: no compiled file is written under FILLER's limit on the size of files, which would cut it short.
+    return subprocess.Popen([sys.executable, "-B", "-c", code, str(directory)], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
