@@ -46,6 +46,7 @@ INSIDE = {
     "end": ["tagline"],
     "rights": ["owner", "date"],
 }
+NESTING = {"body", "content", "block", "list", "item", "quote"}
 ATTRIBUTES = {
     "meta": ["name", "content"],
     "date": ["norm"],
@@ -94,23 +95,26 @@ def documents(seed: int, number: int) -> list[bytes]:
     return [document(rng) for _ in range(number)]
 
 
-def _walk(rng: random.Random, depth: int) -> list[str]:
+def _walk(rng: random.Random, depth: int, deeper: float = 0.0) -> list[str]:
+    """Names from the root down; `deeper` is how often it goes where elements nest without end, if it can."""
     names = ["news"]
     while len(names) < depth and INSIDE.get(names[-1]):
-        names.append(rng.choice(INSIDE[names[-1]]))
+        inside = INSIDE[names[-1]]
+        names.append(rng.choice([name for name in inside if name in NESTING and rng.random() < deeper] or inside))
     return names
 
 
 def linear_query(rng: random.Random) -> str:
-    """A path along the vocabulary, with steps left out (`//`) and names hidden (`*`)."""
-    names = _walk(rng, rng.randint(3, 9))
+    """A path along the vocabulary, with steps left out (`//`) and names hidden (`*`): in some few, in some many."""
+    names = _walk(rng, rng.randint(3, 10), deeper=0.8)
+    leave_out, hide = rng.choice(((0.1, 0.08), (0.2, 0.15), (0.35, 0.3)))
     text, skipped = "", False
     for number, name in enumerate(names):
         last = number == len(names) - 1
-        if not last and rng.random() < 0.2:
+        if not last and rng.random() < leave_out:
             skipped = True
             continue
-        text += ("//" if skipped else "/") + ("*" if rng.random() < 0.15 else name)
+        text += ("//" if skipped else "/") + ("*" if rng.random() < hide else name)
         skipped = False
     if rng.random() < 0.15:
         text += f"/@{rng.choice(ATTRIBUTES.get(names[-1], ['id']))}"

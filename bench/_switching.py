@@ -24,7 +24,10 @@ CHURN_EVERY = 50  # packets between two changes
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`queries(number)` are distinct; `packets(seed, number)` come from one stream."""
+    """`queries(number)` are distinct; `packets(seed, number)` come from one stream.
+
+    `links`: how many share the queries; 0 is a link for each query, where no match of one spares the work for another.
+    """
 
     queries: Callable[[int], list[str]]
     packets: Callable[[int, int], list[bytes]]
@@ -40,26 +43,36 @@ def microseconds(action: Callable[[Any], Any], packets: Sequence[Any]) -> float:
     return (time.process_time() - start) / len(packets) * 1e6
 
 
-def measure(workload: Workload, number: int) -> dict[str, Any]:
-    """One row: everything about a switch with `number` distinct queries."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Queries, parsed and planned, more than `number` of them, and what that took."""
+
+    number: int
+    queries: list[Query]
+    parse_query_us: float
+
+
+def prepare(workload: Workload, number: int) -> Prepared:
     progress(f"{number:,} queries: parsing")
     texts = workload.queries(number + 400)
     start = time.process_time()
     queries = [Query.parse(text) for text in texts]
     for query in queries:
         _ = query.plan
-    parse_query = (time.process_time() - start) / len(queries) * 1e6
+    return Prepared(number, queries, (time.process_time() - start) / len(queries) * 1e6)
+
+
+def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
+    """One row: everything about a switch with so many distinct queries."""
+    number, queries = prepared.number, prepared.queries
+    links = workload.links or number
     standing, spare = queries[:number], queries[number:]
     gc.collect()
     switch: Switch[Query] = Switch()
-    for link in range(workload.links):
-        switch.add_link(link)
-    tracemalloc.start() if number <= 10_000 else None
-    before = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else _resident()
+    for link in range(links):
+        switch.add_link(link, slot=link)
     for place, query in enumerate(standing):
-        switch.subscribe(place % workload.links, query)
-    after = tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else _resident()
-    tracemalloc.stop()
+        switch.subscribe(place % links, query)
     gc.collect()
     gc.freeze()
     progress(f"{number:,} queries: matching")
@@ -74,13 +87,13 @@ def measure(workload: Workload, number: int) -> dict[str, Any]:
         parse.append(microseconds(etree.fromstring, packets))
         warm.append(microseconds(switch.match_mask, packets))
     changes, quiet, churned = _churn(switch, workload, standing, spare)
-    rows = switch.stats()
+    stats = switch.stats()
     naive = _naive(standing, workload.packets(99, 2))
     gc.unfreeze()
     parse_us, warm_us = min(parse), min(warm)
     return {
         "queries": number,
-        "links": workload.links,
+        "links": links,
         "us_a_packet": round(warm_us, 2),
         "parse_us": round(parse_us, 2),
         "ratio_to_parse": round(warm_us / parse_us, 2),
@@ -91,10 +104,10 @@ def measure(workload: Workload, number: int) -> dict[str, Any]:
         "churn_to_quiet": round(churned / quiet, 2),
         "add_us": round(changes[0], 1),
         "remove_us": round(changes[1], 1),
-        "parse_query_us": round(parse_query, 1),
-        "bytes_a_query": round((after - before + rows.row_bytes) / number),
-        "by_shape": round(rows.by_shape / rows.packets, 3),
-        "evaluated_a_packet": round(rows.evaluated / rows.packets, 3),
+        "parse_query_us": round(prepared.parse_query_us, 1),
+        "bytes_a_query": round(_bytes_a_query(workload, standing)),
+        "by_shape": round(stats.by_shape / stats.packets, 3),
+        "evaluated_a_packet": round(stats.evaluated / stats.packets, 3),
     }
 
 
@@ -103,7 +116,7 @@ def _churn(
 ) -> tuple[tuple[float, float], float, float]:
     """Add and remove cost, then matching without and with a change every so many packets, in turns."""
     rng = random.Random(7)
-    links = workload.links
+    links = workload.links or len(standing)
     standing = list(standing)
     places = rng.sample(range(len(standing)), min(100, len(standing)))
     start = time.process_time()
@@ -146,6 +159,19 @@ def _naive(queries: Sequence[Query], packets: Sequence[bytes]) -> float:
     return microseconds(one_by_one, packets) * len(queries) / len(sample)
 
 
-def _resident() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * 4096
+def _bytes_a_query(workload: Workload, standing: Sequence[Query]) -> float:
+    """Of a switch of its own, with all that matching builds: rows of thresholds, what values mean, states."""
+    packets = workload.packets(5, min(500, workload.per_round))
+    links = workload.links or len(standing)
+    tracemalloc.start()
+    switch: Switch[Query] = Switch()
+    for link in range(links):
+        switch.add_link(link, slot=link)
+    for place, query in enumerate(standing):
+        switch.subscribe(place % links, query)
+    for packet in packets:
+        switch.match_mask(packet)
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return size / len(standing)

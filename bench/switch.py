@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from bench import _flights
-from bench._switching import Workload, measure
+from bench._switching import Workload, measure, prepare
 from bench.report import Report, Target
 
 SUMMARY = "cost of a packet with 1 to 100,000 standing queries over the ATC stream"
 COLUMNS = [
     "queries",
+    "links",
     "us_a_packet",
     "ratio_to_parse",
     "ratio_to_naive",
@@ -21,6 +23,7 @@ COLUMNS = [
     "remove_us",
 ]
 COLUMNS += ["bytes_a_query"]
+_OWN_FROM = 10_000  # queries, from which on they are also measured with a link each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +36,15 @@ def run(args: argparse.Namespace) -> Report:
     def packets(seed: int, number: int) -> list[bytes]:
         return _flights.Traffic(seed).packets(number)
 
-    workload = Workload(lambda number: _flights.queries(2, number), packets, args.packets, 4, args.links)
-    sizes = [size for size in (1, 10, 100, 1000, 10_000, 100_000) if size <= args.max_queries]
-    rows = [measure(workload, size) for size in sizes]
-    by_size = {row["queries"]: row for row in rows}
+    rows = []
+    for size in (1, 10, 100, 1000, 10_000, 100_000):
+        if size <= args.max_queries:
+            shared = Workload(lambda number: _flights.queries(2, number), packets, args.packets, 4, args.links)
+            prepared = prepare(shared, size)
+            rows.append(measure(shared, prepared))
+            if size >= _OWN_FROM:
+                rows.append(measure(replace(shared, links=0), prepared))
+    by_size = {row["queries"]: row for row in rows if row["links"] == args.links}
     targets: list[Target] = []
     for size, limit in ((10_000, 4.0), (100_000, 10.0)):
         if size in by_size:
@@ -65,6 +73,7 @@ def _at_most(name: str, value: float, limit: float) -> Target:
 
 def _draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     axes = figure.add_subplot()
+    rows = list({row["queries"]: row for row in reversed(rows)}.values())
     sizes = [row["queries"] for row in rows]
     axes.loglog(sizes, [row["ratio_to_parse"] for row in rows], "o-", label="switch, warm")
     axes.loglog(sizes, [row["cold_ratio_to_parse"] for row in rows], "o--", label="switch, first packets")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from bench import _news
-from bench._switching import Workload, measure
+from bench._switching import Workload, measure, prepare
 from bench.report import Report, Target
 
 SUMMARY = "cost of a news-sized document with up to 100,000 structural queries"
 COLUMNS = [
     "kind",
     "queries",
+    "links",
     "us_a_packet",
     "ratio_to_parse",
     "ratio_to_naive",
@@ -36,13 +38,19 @@ def run(args: argparse.Namespace) -> Report:
         def texts(number: int, kind: str = kind) -> list[str]:
             return _news.queries(2, number, kind)
 
-        workload = Workload(texts, _news.documents, args.documents, 3, args.links)
-        rows += [{"kind": kind, **measure(workload, size)} for size in sizes if size <= args.max_queries]
+        shared = Workload(texts, _news.documents, args.documents, 3, args.links)
+        for size in sizes:
+            if size <= args.max_queries:
+                prepared = prepare(shared, size)
+                rows += [
+                    {"kind": kind, **measure(workload, prepared)} for workload in (shared, replace(shared, links=0))
+                ]
     targets = []
     for kind, size, limit in (("linear", 100_000, 4.0), ("mixed", 10_000, 15.0)):
-        found = [row for row in rows if row["kind"] == kind and row["queries"] == size]
-        if found:
-            value = found[0]["ratio_to_parse"]
-            targets.append(Target(f"{size:,} {kind}, ratio_to_parse", value <= limit, f"{value} (at most {limit})"))
+        for row in rows:
+            if row["kind"] == kind and row["queries"] == size:
+                value = row["ratio_to_parse"]
+                name = f"{size:,} {kind}, {row['links']:,} links, ratio_to_parse"
+                targets.append(Target(name, value <= limit, f"{value} (at most {limit})"))
     table = [[row[column] for column in COLUMNS] for row in rows]
     return Report("switch-paths", {"rows": rows}, COLUMNS, table, targets)

@@ -42,12 +42,16 @@ class _Node:
 
 
 class State:
-    """What is active at an element. `next` maps an element name to the state of a child of that name."""
+    """What is active at an element. `next` maps an element name to the state of a child of that name.
 
-    __slots__ = ("attributes", "element", "next", "nodes", "texts", "wildcard_attribute")
+    What a `stale` state accepts must be found out anew (`Automaton.current`): a path that ends there came or went.
+    """
+
+    __slots__ = ("attributes", "element", "next", "nodes", "stale", "texts", "wildcard_attribute")
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
+        self.stale = True
         self.next: dict[str, State] = {}
         self.element: Accept | None = None
         self.attributes: dict[str, Accept] | None = None
@@ -94,7 +98,7 @@ class Automaton:
             node.attributes = node.attributes or {}
             node.attributes[tail.removeprefix(ATTRIBUTE)] = entry
         for state in node.states:
-            self._fill(state)
+            state.stale = True
 
     def remove(self, entry: PathEntry) -> None:
         node = self._find(entry.path)
@@ -106,7 +110,7 @@ class Automaton:
         elif node.attributes is not None:
             del node.attributes[tail.removeprefix(ATTRIBUTE)]
         for state in node.states:
-            self._fill(state)
+            state.stale = True
         # A pruned node may stay in states: without children and ends it does nothing there. Too many: start anew.
         while node.parent is not None and node.is_bare:
             parent = node.parent
@@ -196,6 +200,12 @@ class Automaton:
             state = self._states[key] = State(tuple(reached.values()))
             for node in state.nodes:
                 node.states.append(state)
+        return state
+
+    def current(self, state: State) -> State:
+        """The state, with what it accepts up to date. Not done when a path comes: it may end in very many states."""
+        if state.stale:
+            state.stale = False
             self._fill(state)
         return state
 

@@ -107,6 +107,8 @@ def _joined(op: str, parts: list[Expr]) -> Expr:
 
 def joined(op: str, parts: list[Expr]) -> Expr | None:
     """A sorted chain without repetitions; None for no parts."""
+    if len(parts) == 1:
+        return parts[0]
     ordered = {write(part): part for part in parts}
     result: Expr | None = None
     for _, part in sorted(ordered.items()):
@@ -223,6 +225,8 @@ def _deeper(steps: list[Step]) -> None:
 
 
 def _predicates(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    if not predicates:
+        return ()
     found: list[Expr] = []
     for predicate in predicates:
         if type_of(predicate) == NUMBER:
@@ -242,6 +246,8 @@ def _predicates(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
             found.append(truth)
     if any(map(is_positional, found)):
         return tuple(found)
+    if len(found) == 1 and not (isinstance(found[0], Binary) and found[0].op == "and"):
+        return (_no_position(found[0]),)
     # Without positions the order of predicates, and whether they are joined by `and`, makes no difference.
     parts = {write(part): part for predicate in found for part in map(_no_position, flattened(predicate, "and"))}
     return tuple(part for _, part in sorted(parts.items()))

@@ -16,6 +16,7 @@ from lxml import etree
 from xmlswitch.errors import MalformedDocument, Rule
 from xmlswitch.limits import DOCUMENT_LIMITS, DocumentLimits
 
+_ERROR_NAMES = {code: name for name, code in vars(etree.ErrorTypes).items() if isinstance(code, int)}
 _WHITE_SPACE = b" \t\r\n"
 # The prolog up to a DOCTYPE: declaration, comments and processing instructions may stand before it.
 _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?(?:(?!\?>).)*+\?>|<!--(?:(?!-->).)*+-->)*+<!DOCTYPE", re.DOTALL)
@@ -70,8 +71,8 @@ def _refuse_doctype(packet: bytes, offset: int) -> None:
 
 def _malformed(error: etree.XMLSyntaxError) -> MalformedDocument:
     line, column = error.position
-    log = getattr(error, "error_log", None)
-    name = log[0].type_name if log else ""
+    # By the error's own code: the parser's log may begin with errors of earlier packets.
+    name = _ERROR_NAMES.get(error.code, "")
     if "ENTITY" in name or "entity" in str(error).lower():
         rule = Rule.ENTITY
     elif "ENCODING" in name or "encoding" in str(error):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from xmlswitch.answers import Answer
 from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff
 from xmlswitch.evaluate import string_value
 from xmlswitch.index import Index
 from xmlswitch.limits import DOCUMENT_LIMITS, INDEX_LIMITS, DocumentLimits, IndexLimits
+from xmlswitch.matching import Structure, Texts, match_walked
 from xmlswitch.shapes import ShapeBook
-from xmlswitch.values import Values
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
@@ -41,47 +42,48 @@ class XPathIndex:
     def match(self, packet: bytes, wanted: int) -> int:
         """The links among `wanted` that have a query which matches."""
         index = self._index
+        answer = Answer(wanted)
         known = self._shapes.find(packet)
         root = None
-        if known is not None:
-            shape, slots = known
-            program = shape.program(index)
+        if known is not None and not (program := known[0].program(index)).framed:
             self.by_shape += 1
-            matched, pending = index.candidates_known(program, slots, lambda: shape.values(slots), wanted)
+            pending = program.run(index, known[1], answer)
+            structure = program.structure
         else:
             root = parse_document(packet, self._documents)
-            self._shapes.notice(packet)
-            findings = walk(root, index, wanted)
-            if findings.settled & wanted == wanted:
-                return wanted
-            structure = index.structure(findings)
-            values: Values[Any] = Values(findings.nodes(), string_value, structure.counts)
-            matched, pending = index.candidates(structure, values, wanted & ~findings.settled)
-            matched |= findings.settled & wanted
-        if not pending:
-            return matched
-        if root is None:
-            root = parse_document(packet, self._documents)
-        return matched | self._evaluate(pending, packet, root, wanted & ~matched)
+            if known is None:
+                self._shapes.notice(packet)
+            findings = walk(root, index, answer)
+            if answer.done:
+                return answer.found
+            for accept in findings.hits:
+                answer.mask(accept.links(index.journal))
+            structure = Structure(findings)
+            pending = match_walked(index, structure, Texts(findings.nodes(), string_value, structure), answer)
+        if pending:
+            if root is None:
+                root = parse_document(packet, self._documents)
+            self._evaluate(pending, packet, root, answer)
+        if structure.plural:
+            index.to_frames(structure.plural)
+        return answer.found
 
-    def _evaluate(self, pending: list[Entry], packet: bytes, root: Any, wanted: int) -> int:
+    def _evaluate(self, pending: list[Entry], packet: bytes, root: Any, answer: Answer) -> None:
         """Settle the entries that the index left open, each query once, until no wanted link is left."""
-        matched = 0
         answers: dict[Query, bool] = {}
         left: float = pending[0].query.limits.max_packet_steps if pending[0].query else 0
         nodes = packet.count(b"<")
         for entry in pending:
             query = entry.query
-            if query is None or not entry.links & wanted & ~matched:
+            if query is None or not answer.misses(entry.links):
                 continue
-            answer = answers.get(query)
-            if answer is None:
+            holds = answers.get(query)
+            if holds is None:
                 steps = query.cost.steps(nodes, _LIKELY_DEPTH) if query.expr is not None else _LATER_STEPS
                 left -= steps
-                answer = answers[query] = self._holds(query, packet, root, steps, left)
-            if answer:
-                matched |= entry.links
-        return matched & wanted
+                holds = answers[query] = self._holds(query, packet, root, steps, left)
+            if holds:
+                answer.all_of(entry.links)
 
     def _holds(self, query: Query, packet: bytes, root: Any, steps: float, left: float) -> bool:
         try:
@@ -103,7 +105,5 @@ class XPathIndex:
             "conjunctions": len(index.entries),
             "states": index.automaton.states,
             "automaton_resets": index.automaton.resets,
-            "row_bytes": index.budget.used,
-            "row_evictions": index.budget.evictions,
             "shapes": self._shapes.number,
         }

@@ -1,96 +1,76 @@
-"""One conjunction in the index: its atoms bound to paths and columns, who wants it, and where it is kept."""
+"""One conjunction in the index: who wants it, and where it is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from xmlswitch.atoms import Conjunction, Test
 
 if TYPE_CHECKING:
-    from xmlswitch.columns import Anchor, ColumnEntry
-    from xmlswitch.paths import Group, PathEntry
+    from xmlswitch.blocks import Block
+    from xmlswitch.buckets import Bucket
+    from xmlswitch.columns import ColumnEntry
+    from xmlswitch.paths import PathEntry
     from xmlswitch.query import Query
-    from xmlswitch.values import Values
 
 # What a conjunction is equal by: its atoms, and the query when the atoms alone don't decide.
 EntryKey = tuple[Conjunction, "Query | None"]
 
 
-class Literal:
-    """A bound atom: a path that is (not) there, or a column of which some value passes (no value passes) a test."""
-
-    __slots__ = ("column", "path", "positive", "predicate", "test")
-
-    def __init__(self, path: PathEntry, column: ColumnEntry | None, test: Test | None, positive: bool) -> None:
-        self.path = path
-        self.column = column
-        self.test = test
-        self.positive = positive
-        self.predicate: Callable[[str], bool] | None = None  # made when first asked for: most are never
-
-
 class Entry:
-    __slots__ = (
-        "again",
-        "always_verified",
-        "anchor",
-        "group",
-        "key",
-        "links",
-        "literals",
-        "query",
-        "required",
-        "slot",
-        "spilled",
-        "unique",
-    )
+    """`owners`: the one link that wants it, or how often each of several does."""
 
-    def __init__(
-        self,
-        key: EntryKey,
-        literals: Sequence[Literal],
-        unique: Sequence[PathEntry],
-        required: frozenset[PathEntry],
-    ) -> None:
-        self.key = key
-        self.query = key[1]
-        self.always_verified = key[0].verify
-        self.literals = literals
-        self.unique = unique
-        self.required = required  # the paths that a document must have
-        self.links = 0  # the links whose queries need this, as a mask
-        self.again: dict[int, int] | None = None  # link -> how many more of its queries need this
+    __slots__ = ("bucket", "conjunction", "owners", "place", "query", "slot")
+
+    def __init__(self, conjunction: Conjunction, query: Query | None) -> None:
+        self.conjunction = conjunction
+        self.query = query
+        self.owners: int | dict[int, int] | None = None
+        self.bucket: Bucket | None = None  # None for a path alone, which keeps it itself
+        self.place: Block | None = None  # where in the bucket, None for one of its few
         self.slot = -1
-        self.anchor: Anchor | None = None
-        self.group: Group | None = None
-        self.spilled: Sequence[Anchor] = ()
+
+    def take(self, link: int) -> None:
+        if self.owners is None:
+            self.owners = link
+            return
+        if isinstance(self.owners, int):
+            self.owners = {self.owners: 1}
+        self.owners[link] = self.owners.get(link, 0) + 1
+
+    def drop(self, link: int) -> None:
+        if isinstance(self.owners, dict):
+            self.owners[link] -= 1
+            if not self.owners[link]:
+                del self.owners[link]
+            if not self.owners:
+                self.owners = None
+        else:
+            self.owners = None
 
     @property
-    def is_structural(self) -> bool:
-        """Whether having the required paths is all it takes."""
-        return all(literal.column is None and literal.positive for literal in self.literals)
+    def links(self) -> Iterable[int]:
+        if self.owners is None:
+            return ()
+        return (self.owners,) if isinstance(self.owners, int) else self.owners
 
-    def holds(self, values: Values[Any], counts: Mapping[PathEntry, int], unsure: bool) -> bool:
-        """Whether all literals hold; of an `unsure` entry only the positive ones, the negative prove nothing there."""
-        for literal in self.literals:
-            positive = literal.positive
-            if unsure and not positive:
-                continue
-            column, test = literal.column, literal.test
-            if column is None or test is None:
-                if (literal.path in counts) != positive:
-                    return False
-                continue
-            predicate = literal.predicate
-            if predicate is None:
-                predicate = literal.predicate = test.predicate
-            for value in values.of(column):
-                if predicate(value):
-                    if not positive:
-                        return False
-                    break
-            else:
-                if positive:
-                    return False
-        return True
+
+class Needs(NamedTuple):
+    """What a document's structure must be: paths that are there, paths that are not.
+
+    Sure only where each path of `unique` has one node, and never when `verify`; elsewhere `absent` proves nothing.
+    """
+
+    required: frozenset[PathEntry]
+    absent: frozenset[PathEntry]
+    unique: frozenset[PathEntry]
+    verify: bool
+
+
+class Bound(NamedTuple):
+    """An atom on a value, bound to its column."""
+
+    column: ColumnEntry
+    test: Test
+    positive: bool

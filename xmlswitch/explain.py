@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from xmlswitch.atoms import Conjunction
     from xmlswitch.query import Query
 
-INDEXED, CONDITIONAL, EVALUATED, EVERYTHING, NOTHING, LATER = (
+INDEXED, BRANCHING, CONDITIONAL, EVALUATED, EVERYTHING, NOTHING, LATER = (
     "indexed",
+    "indexed, node by node where a branch repeats",
     "indexed, evaluated where a branch repeats",
     "evaluated by libxml2 when the index can't rule it out",
     "everything: packets are not even parsed",
@@ -62,7 +63,7 @@ def explain(query: Query) -> Explanation:
     elif any(conjunction.verify for conjunction in plan.conjunctions):
         how = EVALUATED
     elif any(conjunction.unique for conjunction in plan.conjunctions):
-        how = CONDITIONAL
+        how = BRANCHING if query.twigs else CONDITIONAL
     else:
         how = INDEXED
     conditions = tuple(_words(conjunction) for conjunction in plan.conjunctions)

@@ -37,9 +37,7 @@ class IndexLimits:
     max_states: int = 50_000  # of the lazy automaton; at the limit it is dropped and built again
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed
-    max_row_bytes_floor: int = 4 << 20  # of cached value rows, whatever the number of queries
-    max_row_bytes_a_query: int = 768
-    max_value_memo: int = 8192  # values of one column whose row is remembered by the value itself
+    max_value_memo: int = 8192  # texts of one column whose meaning is remembered
     max_compiled: int = 20_000  # compiled XPath expressions
 
 

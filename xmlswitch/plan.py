@@ -50,7 +50,7 @@ Disjunction = tuple[Conjunction, ...]
 _NEVER: Disjunction = ()
 _TRUE: Disjunction = (ALWAYS,)
 _UNKNOWN: Disjunction = (UNKNOWN,)
-_CHAINS = frozenset({"substring-before", "substring-after", "substring", "translate", "normalize-space"})
+CHAINS = frozenset({"substring-before", "substring-after", "substring", "translate", "normalize-space"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ class Plan:
 def plan_of(query: Query) -> Plan:
     if query.expr is None:
         return Plan(_UNKNOWN, ("XPath 2.0 or later: every packet is evaluated by elementpath",))
+    if isinstance(query.expr, Path) and (linear := _plain(query.expr)) is not None:
+        return Plan((Conjunction(frozenset({(Atom(linear), True)})),), ())
     planner = _Planner(query.limits)
     found = planner.truth(query.expr, None)
     return Plan(tuple(dict.fromkeys(map(_without_implied, found))), tuple(dict.fromkeys(planner.reasons)))
@@ -165,7 +167,7 @@ class _Planner:
             if step == ANY_DEEPER and not here.tail:
                 deep = True
                 continue
-            following = _down(here, step, deep)
+            following = down(here, step, deep)
             if following is None:
                 parts.append(self.unknown(f"the step {step.axis}::{step.test} is evaluated"))
                 test = None
@@ -249,8 +251,8 @@ class _Planner:
         chain: list[Link] = []
         while isinstance(expr, Call):
             args = expr.args
-            if expr.name in _CHAINS and all(map(_is_constant, args[1:])):
-                chain.append((expr.name, *map(_constant, args[1:])))
+            if expr.name in CHAINS and all(map(is_constant, args[1:])):
+                chain.append((expr.name, *map(constant, args[1:])))
             elif expr.name in ("string-length", "number", "count"):
                 chain.append((expr.name,))
             elif expr.name != "string":
@@ -287,7 +289,7 @@ _NONE: frozenset[Linear] = frozenset()
 _ROOT = Linear(((False, "*"),))
 
 
-def _down(here: Linear, step: Step, deep: bool) -> Linear | None:
+def down(here: Linear, step: Step, deep: bool) -> Linear | None:
     """One step further down, or None for a step that a linear path can't take."""
     if here.tail:
         # From an attribute or a text only `.` leads anywhere.
@@ -330,18 +332,18 @@ def _target(path: Path, context: Linear | None) -> Linear | None:
         if step == ANY_DEEPER and not here.tail:
             deep = True
             continue
-        following = _down(here, step, deep)
+        following = down(here, step, deep)
         if following is None:
             return None
         here, deep = following, False
     return None if deep or not here.steps else here
 
 
-def _is_constant(expr: Expr) -> bool:
+def is_constant(expr: Expr) -> bool:
     return isinstance(expr, Literal | Number) or (isinstance(expr, Negate) and isinstance(expr.operand, Number))
 
 
-def _constant(expr: Expr) -> str | float:
+def constant(expr: Expr) -> str | float:
     if isinstance(expr, Negate) and isinstance(expr.operand, Number):
         return -expr.operand.value
     return expr.value if isinstance(expr, Literal | Number) else ""
@@ -353,6 +355,8 @@ def _only_positive(conjunction: Conjunction) -> Conjunction:
 
 def _without_implied(conjunction: Conjunction) -> Conjunction:
     """Leave out `/a/b` where `/a/b/c` or a test on `/a/b` is required anyway: fewer distinct sets of paths."""
+    if len(conjunction.literals) < 2:
+        return conjunction
     paths = [atom.path for atom, positive in conjunction.literals if positive and atom.needs_path]
     kept = frozenset(
         (atom, positive)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -15,16 +16,24 @@ from xmlswitch.errors import EvaluationCutOff, MalformedQuery, QuerySyntaxError,
 from xmlswitch.evaluate import Evaluator
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
-from xmlswitch.syntax import FALSE, TRUE, Expr
+from xmlswitch.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step
 
 if TYPE_CHECKING:
     from xmlswitch.plan import Plan
+    from xmlswitch.twigs import Twig
     from xmlswitch.xpath2 import Expression
 
 _WIRE_VERSION = 1
 _MAX_WIRE_BYTES = 32 * 1024
 _MAX_NAMESPACES = 64
 _NO_NAMESPACES: Mapping[str, str] = {}
+_PLAIN_PATH = re.compile(r"(?:/{1,2}(?:[A-Za-z_][A-Za-z_0-9.-]*|\*))+(?:/@[A-Za-z_][A-Za-z_0-9.-]*)?")
+_MAX_PLAIN = 256
+
+
+@lru_cache(maxsize=4096)
+def _step(name: str) -> Step:
+    return Step("attribute", name[1:]) if name[0] == "@" else Step("child", name)
 
 
 class Query:
@@ -53,22 +62,38 @@ class Query:
     ) -> Query:
         """Check a subscriber's text; `QueryError` says at which character it fails and what was expected there."""
         bound = namespaces or _NO_NAMESPACES
+        if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
+            return cls._plain_path(text, limits)
         try:
             return cls._from_expr(parse_xpath(text, bound, limits), limits, text)
         except QuerySyntaxError as error:
             return cls._parse_later_version(text, bound, limits, error)
 
     @classmethod
+    def _plain_path(cls, text: str, limits: QueryLimits) -> Query:
+        """A path of names alone is its own canonical form, and by far the most frequent query: no need to parse it."""
+        query = object.__new__(cls)
+        query.expr = Path(ROOT, tuple([_step(name) if name else ANY_DEEPER for name in text.split("/")[1:]]))
+        query.canonical = query.text = text
+        query.namespaces = _NO_NAMESPACES
+        query.version = "1.0"
+        query.limits = limits
+        query._hash = hash((text, ()))
+        return query
+
+    @classmethod
     def _from_expr(cls, expr: Expr, limits: QueryLimits, text: str | None = None) -> Query:
         query = object.__new__(cls)
         expr = normalise(expr)
-        uris = namespaces_of(expr)
+        uris = namespaces_of(expr) if text is None or ":" in text else set()
         prefixes = {uri: f"n{number}" for number, uri in enumerate(sorted(uris - {XML_NAMESPACE}), 1)}
         if XML_NAMESPACE in uris:
             prefixes[XML_NAMESPACE] = "xml"
         query.expr = expr
         query.canonical = write(expr, prefixes)
-        query.namespaces = {prefix: uri for uri, prefix in prefixes.items() if prefix != "xml"}
+        query.namespaces = (
+            {prefix: uri for uri, prefix in prefixes.items() if prefix != "xml"} if prefixes else _NO_NAMESPACES
+        )
         query.text = query.canonical if text is None else text
         query.version = "1.0"
         query.limits = limits
@@ -130,6 +155,13 @@ class Query:
         from xmlswitch.plan import plan_of
 
         return plan_of(self)
+
+    @cached_property
+    def twigs(self) -> tuple[Twig, ...] | None:
+        """The query as conditions at nodes, where it has that form."""
+        from xmlswitch.twigs import twigs_of
+
+        return twigs_of(self)
 
     def __eq__(self, other: object) -> bool:
         return (

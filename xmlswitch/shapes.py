@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING
 from xmlswitch.document import parse_document
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.evaluate import string_value
-from xmlswitch.paths import GroupMask
-from xmlswitch.programs import Program, Template, filled
-from xmlswitch.values import Values
+from xmlswitch.matching import Structure
+from xmlswitch.programs import Program, Template
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
-    from xmlswitch.index import Index, Structure
+    from xmlswitch.index import Index
 
 _DECLARATION = re.compile(
     r"""\s*(?:<\?xml\s+version=["']1\.0["'](?:\s+encoding=["'](?:utf-8|UTF-8)["'])?"""
@@ -56,64 +55,23 @@ _SAMPLED = 16
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = (
-        "_columns",
-        "_layout",
-        "_mask",
-        "_present",
-        "_program",
-        "_read",
-        "_sample",
-        "_standing",
-        "_structure",
-        "_templates",
-        "regex",
-    )
+    __slots__ = ("_program", "_sample", "_version", "regex")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
-        self._layout = self._standing = self._columns = -1
+        self._version = (-1, -1, -1)
         self._program: Program | None = None
-        self._read = 0
-
-    def structure(self, index: Index) -> Structure:
-        if self._layout != index.layout:
-            self._learn(index)
-        elif self._read != len(index.new_groups):
-            for group in index.new_groups[self._read :]:
-                if group.paths <= self._present:
-                    self._mask.include(group)
-            self._read = len(index.new_groups)
-        if self._standing != index.standing:
-            self._standing = index.standing
-            self._structure.groups = [group for group in self._mask.groups if group.direct]
-        self._structure.base = self._mask.bits(index.journal)
-        return self._structure
-
-    def _learn(self, index: Index) -> None:
-        findings = walk(parse_document(self._sample), index)
-        self._structure = index.structure(findings)
-        self._present = {path for accept in findings.hits for path in accept.paths}
-        self._mask = GroupMask(index.satisfied_groups(self._present))
-        self._templates = {
-            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
-        }
-        self._standing = -1
-        self._program = None
-        self._layout = index.layout
-        self._read = len(index.new_groups)
 
     def program(self, index: Index) -> Program:
-        structure = self.structure(index)
-        if self._program is None or self._columns != index.journal.columns:
-            self._columns = index.journal.columns
-            self._program = Program(index, structure, self._templates)
+        if self._program is None or self._version != index.version:
+            findings = walk(parse_document(self._sample), index)
+            templates = {
+                path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
+            }
+            self._program = Program(Structure(findings), tuple(findings.hits), templates, findings.framed)
+            self._version = index.version
         return self._program
-
-    def values(self, slots: tuple[str, ...]) -> Values[Template]:
-        """The values of a packet; call `program` first."""
-        return Values(self._templates, lambda template: filled(template, slots), self._structure.counts)
 
 
 def _template(text: str) -> Template:

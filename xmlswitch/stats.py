@@ -32,9 +32,5 @@ class SwitchStats:
     """States of the automaton now."""
     automaton_resets: int = 0
     """How often the automaton hit its limit of states and was built anew."""
-    row_bytes: int = 0
-    """Bytes of cached value rows now."""
-    row_evictions: int = 0
-    """How often a table lost its rows to the limit."""
     shapes: int = 0
     """Markup shapes known now."""

@@ -9,26 +9,35 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from xmlswitch.spots import MAIN
+
 if TYPE_CHECKING:
-    from xmlswitch.automaton import State
+    from xmlswitch.answers import Answer
+    from xmlswitch.frames import Facts, Frame
     from xmlswitch.index import Index
     from xmlswitch.paths import Accept, PathEntry
+    from xmlswitch.spots import Spot
 
 
 class Findings:
-    """`hits`: how many nodes ended where. `settled`: links that are sure to match, whatever else is in the document."""
+    """`hits`: how many nodes ended where. `framed`: some nodes are in the scope of conditions."""
 
-    __slots__ = ("_trail", "hits", "settled")
+    __slots__ = ("framed", "hits", "trail")
 
-    def __init__(self, trail: list[tuple[Accept, Any]], hits: dict[Accept, int], settled: int) -> None:
-        self._trail = trail
-        self.hits = hits
-        self.settled = settled
+    def __init__(self) -> None:
+        self.trail: list[tuple[Accept, Any]] = []
+        self.framed = False
+        self.hits: dict[Accept, int] = {}
+
+    def note(self, accept: Accept, node: Any) -> None:
+        self.hits[accept] = self.hits.get(accept, 0) + 1
+        if accept.valued:
+            self.trail.append((accept, node))
 
     def nodes(self) -> dict[PathEntry, list[Any]]:
         """Elements, and texts of attributes and text nodes, in document order, of paths that have columns."""
         nodes: dict[PathEntry, list[Any]] = {}
-        for accept, node in self._trail:
+        for accept, node in self.trail:
             for path in accept.valued:
                 if path in nodes:
                     nodes[path].append(node)
@@ -37,62 +46,94 @@ class Findings:
         return nodes
 
 
-def walk(root: Any, index: Index, wanted: int = 0) -> Findings:
-    """All of the document, or (`wanted`) no more than it takes to know that these links match."""
-    automaton, layout, linking = index.automaton, index.layout, index.linking
-    trail: list[tuple[Accept, Any]] = []
-    hits: dict[Accept, int] = {}
-    settled = 0
-    state = automaton.start
-    above: list[State] = []
+def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
+    """Look at all of the document, or no more than it takes to know that all links of the answer match.
+
+    Without an answer nothing is decided on the way: no frames are opened.
+    """
+    spots, layout, journal, frames = index.spots, index.layout, index.journal, index.frames
+    findings = Findings()
+    hits, trail = findings.hits, findings.trail
+    spot = spots.start()
+    findings.framed = spot.opens is not None
+    above: list[Spot] = []
+    open_frames: list[Frame] = [{}]
+    facts: Facts = {}
+    texts_of: dict[int, str] = {}
+    places: list[int] = []
+    place = 0
+    deciding = answer is not None and bool(frames.scopes)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "end":
-            state = above.pop()
+            if deciding and answer is not None:
+                frame, at = open_frames.pop(), places.pop()
+                if spot.opens is not None:
+                    frames.close(spot.opens, frame, at, facts, texts_of, answer)
+                    if answer.done:
+                        return findings
+            spot = above.pop()
             continue
-        above.append(state)
+        above.append(spot)
         name = element.tag
-        following = state.next.get(name)
-        if following is None:
-            following = automaton.follow(state, name)
-        state = following
-        accept = state.element
+        spot = spot.next.get(name) or spots.follow(spot, name)
+        if spot.opens is not None:
+            findings.framed = True
+        accept = spot.accept
         if accept is not None:
             number = hits.get(accept)
             if number is None:
                 hits[accept] = 1
                 accept.look(layout)
-                if wanted:
-                    settled |= accept.settled if accept.linking == linking else index.settled_by(accept)
-                    if settled & wanted == wanted:
-                        break
+                if answer is not None:
+                    answer.mask(accept.links(journal))
+                    if answer.done:
+                        return findings
             else:
                 hits[accept] = number + 1
             if accept.valued:
                 trail.append((accept, element))
-        if (state.attributes is not None or state.wildcard_attribute is not None) and element.attrib:
-            _attributes(element, state, layout, hits, trail)
-        if state.texts is not None:
-            _texts(element, state.texts, layout, hits, trail)
-    return Findings(trail, hits, settled)
+        if deciding:
+            place += 1
+            places.append(place)
+            open_frames.append({})
+            for at, accept in spot.marks:
+                frame = open_frames[at]
+                if accept in frame:
+                    frame[accept].append((place, element))
+                else:
+                    frame[accept] = [(place, element)]
+        if spot.has_attributes and element.attrib:
+            for name, text in element.items():
+                for at, accept in spot.attribute(name):
+                    _note(at, accept, place, text, findings, open_frames, layout, deciding)
+        if spot.texts:
+            texts = [element.text] if element.text else []
+            texts += [child.tail for child in element if child.tail]  # comments and instructions too: they part texts
+            for at, accept in spot.texts:
+                for text in texts:
+                    _note(at, accept, place, text, findings, open_frames, layout, deciding)
+    if deciding and answer is not None and spot.opens is not None:
+        frames.close(spot.opens, open_frames[0], 0, facts, texts_of, answer)
+    return findings
 
 
-def _attributes(
-    element: Any, state: State, layout: int, hits: dict[Accept, int], trail: list[tuple[Accept, Any]]
+def _note(
+    at: int,
+    accept: Accept,
+    place: int,
+    text: str,
+    findings: Findings,
+    open_frames: list[Frame],
+    layout: int,
+    deciding: bool,
 ) -> None:
-    for name, text in element.items():
-        for accept in (state.attributes.get(name) if state.attributes else None, state.wildcard_attribute):
-            if accept is not None:
-                hits[accept] = hits.get(accept, 0) + 1
-                accept.look(layout)
-                if accept.valued:
-                    trail.append((accept, text))
-
-
-def _texts(element: Any, accept: Accept, layout: int, hits: dict[Accept, int], trail: list[tuple[Accept, Any]]) -> None:
-    texts = [element.text] if element.text else []
-    texts += [child.tail for child in element if child.tail]  # comments and instructions too: they part texts
-    if texts:
-        hits[accept] = hits.get(accept, 0) + len(texts)
+    """An attribute or a text, in the document or in a frame."""
+    if at == MAIN:
         accept.look(layout)
-        if accept.valued:
-            trail += [(accept, text) for text in texts]
+        findings.note(accept, text)
+    elif deciding:
+        frame = open_frames[at]
+        if accept in frame:
+            frame[accept].append((place, text))
+        else:
+            frame[accept] = [(place, text)]

@@ -189,6 +189,8 @@ _RANGE = re.compile(r"(?<=[\w)\]\s])(?<![/@:]\s)\bto\b(?=\s*[\d$(./@\w])")
 _ENDS = re.compile(r".*?\b(\d{1,9})\|(\d{1,9})\b.*", re.DOTALL)
 _UNBOUNDED = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
 _QUANTIFIED_GROUP = re.compile(r"\)(?:[*+]|\{)")
+# By default elementpath takes the process's locale (which Qt sets): hops would differ, or have no such locale at all.
+_CODEPOINTS = "http://www.w3.org/2005/xpath-functions/collation/codepoint"
 
 
 class Expression:
@@ -201,7 +203,8 @@ class Expression:
         _refuse_outside(text)
         try:
             with _bounded_calls():
-                self._token: Any = XPath31Parser(namespaces=dict(namespaces)).parse(text)
+                parser = XPath31Parser(namespaces=dict(namespaces), default_collation=_CODEPOINTS)
+                self._token: Any = parser.parse(text)
         except ElementPathError as error:
             raise _refusal(error, text) from None
         except EvaluationCutOff:

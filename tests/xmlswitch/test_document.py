@@ -87,3 +87,19 @@ def test_any_bytes_parse_or_are_refused(data):
     for packet in (data, b"<a>" + data + b"</a>", b"<a " + data + b"/>"):
         with contextlib.suppress(MalformedDocument):
             parse_document(packet)
+
+
+def test_the_rule_of_a_refusal_does_not_depend_on_earlier_packets():
+    packets = {
+        b"not XML at all": Rule.WELL_FORMED,
+        b"<a>&x;</a>": Rule.ENTITY,
+        b"<a>\xff</a>": Rule.ENCODING,
+        b"<a><b>1</b>": Rule.WELL_FORMED,
+        b"<a>" * 5000: Rule.DEPTH,
+    }
+    for before in packets:
+        for packet, rule in packets.items():
+            for one in (before, packet):
+                with pytest.raises(MalformedDocument) as refused:
+                    parse_document(one)
+            assert refused.value.rule is rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import locale
 import random
 import subprocess
 import sys
@@ -139,3 +140,15 @@ def test_importing_the_package_does_not_import_elementpath():
     code = "import sys, xmlswitch; xmlswitch.Query.parse('/a/b > 3').plan; print('elementpath' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["C.UTF-8", "C"])
+def test_the_locale_of_the_process_changes_no_answer(name):
+    """A Qt program sets it, and every function that compares strings then asked for a locale that was not there."""
+    before = locale.setlocale(locale.LC_COLLATE)
+    try:
+        locale.setlocale(locale.LC_COLLATE, name)
+        assert Query.parse("ends-with(/a/b, 'x')").matches(b"<a><b>x</b></a>")
+        assert not Query.parse("compare(/a/b, 'X') = 0").matches(b"<a><b>x</b></a>")
+    finally:
+        locale.setlocale(locale.LC_COLLATE, before)
