@@ -87,6 +87,10 @@ class Downlink(Link):
         self.stats_retransmitted = 0
         self.stats_nacks = 0
 
+    def counts(self) -> tuple[int, int, int, int]:
+        """Packets, bytes, retransmitted packets, NACKs."""
+        return self.stats_packets, self.stats_bytes, self.stats_retransmitted, self.stats_nacks
+
     @property
     def is_there(self) -> bool:
         """The child has confirmed where it starts; or it waits, on an open link, for a stream that has not begun."""

@@ -368,6 +368,8 @@ class Receiver:
             self._watch(now)
         elif epoch is not None:
             self._claim_in(link, epoch, prev, an, [], now)
+            if fragment.offset == 0:  # a copy of a packet that is there already
+                link.count(1, 0, self._counts["packets"])
         if flags & wire.ACK_REQUEST:
             self._send_ack(link, an32, now)
 
@@ -388,6 +390,8 @@ class Receiver:
         if not self.change.is_current(epoch):
             self._tell_epoch(link, now)
             return
+        if packets:
+            link.count(len(packets), self._losses.recovered(packets), self._counts["packets"])
         if an <= position:
             if packets:
                 self._old(link, len(packets), now)
@@ -846,7 +850,7 @@ class Receiver:
             resets=counts["resets"],
             reorder_window=self._losses.delay(self._fastest_rtt()),
             malformed=self.malformed,
-            links=tuple(link.statistics(position or 0, now) for link in self.links.values()),
+            links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),
         )
 
 

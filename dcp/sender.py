@@ -78,6 +78,7 @@ class Sender:
         self._silent = 0
         self._behind = 0
         self._stale_nacks = 0
+        self._past = [0, 0, 0, 0]  # packets, bytes, retransmitted, NACKs of children that have gone
         self.malformed = 0
 
     # --- the stream ---------------------------------------------------------------------------------------------------
@@ -362,6 +363,7 @@ class Sender:
             return
         del self._by_nonce[link.child_nonce]
         del self._accepts[link.id]
+        self._past = [past + more for past, more in zip(self._past, link.counts(), strict=True)]
         self.wants_revision += 1
         self._busy.pop(link.id, None)
         if link.interest is not None:
@@ -474,12 +476,19 @@ class Sender:
 
     def statistics(self, now: float) -> SenderStatistics:
         log = self.log
+        totals = [
+            sum(each) for each in zip(self._past, *(link.counts() for link in self.children.values()), strict=True)
+        ]
         return SenderStatistics(
             low=log.low,
             head=log.head,
             log_packets=len(log),
             log_bytes=log.bytes,
             evicted=log.evicted,
+            packets=totals[0],
+            bytes=totals[1],
+            retransmitted=totals[2],
+            nacks=totals[3],
             refused=self._refused,
             disconnected_silent=self._silent,
             disconnected_behind=self._behind,

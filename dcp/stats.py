@@ -23,8 +23,19 @@ class UplinkStatistics:
     """Packets of which this parent's copy came first."""
     duplicates: int
     """Packets that another parent had brought already."""
+    brought: int
+    """Packets that came from it unasked, first or not, in order or not. Pieces of a large packet may be asked for."""
+    expected: int
+    """Packets that the receiver got, from anybody, since the first one from this parent."""
     behind: int
     """ANs between our position and the highest it has told of; 0 when it is level or ahead."""
+
+    @property
+    def loss(self) -> float | None:
+        """Share of the packets that it did not bring by itself: lost on its path, or squelched because it was late."""
+        if not self.expected:
+            return None
+        return min(1.0, max(0.0, 1.0 - self.brought / self.expected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,11 @@ class SenderStatistics:
     log_packets: int
     log_bytes: int
     evicted: int
+    packets: int
+    """Packets sent, over all children that ever were; so are the next three."""
+    bytes: int
+    retransmitted: int
+    nacks: int
     refused: int
     """Openings refused, by us or by our owner."""
     disconnected_silent: int

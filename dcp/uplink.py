@@ -45,6 +45,9 @@ class Uplink(Link):
         self.old_in_a_row = 0
         self.first_copies = 0
         self.duplicates = 0
+        self.brought = 0
+        self.packets_before: int | None = None
+        """Packets that the receiver had when the first copy came from here."""
 
     def tell_position(self, highest: int, now: float) -> None:
         if self.highest is None or highest > self.highest:
@@ -84,7 +87,13 @@ class Uplink(Link):
             times.append(self.confirm_at)
         return times
 
-    def statistics(self, position: int, now: float) -> UplinkStatistics:
+    def count(self, packets: int, asked_for: int, had: int) -> None:
+        """Packets came on this link, some of them in answer to a NACK, when the receiver had so many."""
+        if self.packets_before is None:
+            self.packets_before = had
+        self.brought += packets - asked_for
+
+    def statistics(self, position: int, packets: int, now: float) -> UplinkStatistics:
         return UplinkStatistics(
             link=self.id,
             address=self.address,
@@ -94,5 +103,7 @@ class Uplink(Link):
             heard_ago=now - self.heard_at,
             first_copies=self.first_copies,
             duplicates=self.duplicates,
+            brought=self.brought,
+            expected=packets - self.packets_before if self.packets_before is not None else 0,
             behind=max(0, position - (self.highest or 0)) if self.up else 0,
         )

@@ -38,7 +38,8 @@ class _Host:
 
 
 class Network:
-    """`on_event(address, event, now)` is called for every event of every machine, in order."""
+    """`on_event(address, event, now)` is called for every event of every machine, in order; `on_turn(address)` after
+    every input of a machine, when it has been drained: the place for checks that must hold at every instant."""
 
     # Datagrams that wait in a frozen host's socket buffer; the rest is lost, as in life.
     MAX_HELD = 200
@@ -49,6 +50,7 @@ class Network:
         *,
         conditions: Conditions | None = None,
         on_event: Callable[[Address, Any, float], None] | None = None,
+        on_turn: Callable[[Address], None] | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
@@ -57,6 +59,7 @@ class Network:
         """How often each address's timer has fired: one that spins shows here."""
         self.conditions = conditions or Conditions()
         self._on_event = on_event
+        self._on_turn = on_turn
         self._hosts: dict[Address, _Host] = {}
         self._paths: dict[tuple[Address, Address], Path] = {}
         self._cut: set[tuple[Address, Address]] = set()
@@ -159,6 +162,8 @@ class Network:
         at = machine.next_timeout(now=self.now)
         if at is not None and (host.timer is None or at < host.timer):
             self._arm(address, host, at)
+        if self._on_turn is not None:
+            self._on_turn(address)
 
     def _arm(self, address: Address, host: _Host, at: float) -> None:
         host.timer = at

@@ -29,6 +29,29 @@ def ans(world: World, name: str) -> list[int]:
     return [an for an, _ in world.packets(name)]
 
 
+# --- loss as it is told ---
+
+
+@pytest.mark.parametrize(("parents", "size"), [(1, 100), (2, 100), (2, 3_000)])
+def test_the_loss_of_each_parent_is_about_that_of_its_path(parents, size):
+    names = ["a", "b"][:parents]
+    world = World(11, conditions=LOSSLESS)
+    for name in names:
+        world.root(name)
+    world.client("client", names)
+    world.run(1.0)
+    world.net.set_conditions(Conditions(delay=0.01, loss=0.1), ("a", 1), ("client", 1))
+    publish_every(world, names, 0.01, 800, size)
+    world.run(15.0)
+    assert len(ans(world, "client")) == 800
+    links = {link.address[0]: link for link in world.receivers["client"].statistics(world.net.now).links}
+    # A packet of three datagrams is lost when one of them is.
+    expected = 1 - 0.9 ** (1 if size == 100 else 3)
+    assert links["a"].loss == pytest.approx(expected, abs=0.06)
+    if parents == 2:
+        assert links["b"].loss == pytest.approx(0.0, abs=0.02)
+
+
 # --- large packets ----------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +170,27 @@ def test_stale_nacks_are_counted_and_ignored():
     statistics = world.senders["root"].statistics(world.net.now)
     assert statistics.stale_nacks == 1
     assert statistics.links[0].retransmitted == 0
+
+
+def test_what_was_sent_to_children_that_have_gone_is_still_counted():
+    world = World(6, conditions=Conditions(delay=0.01, loss=0.1))
+    root = world.root("root")
+    world.client("client", ["root"], start=Start.POSITION, position=0)
+    world.run(1.0)
+    publish_every(world, ["root"], 0.01, 300)
+    world.run(5.0)
+    before = root.statistics(world.net.now)
+    assert before.retransmitted == before.links[0].retransmitted > 0
+    assert before.nacks == before.links[0].nacks > 0
+    root.close_all(Reason.NORMAL)
+    after = root.statistics(world.net.now)
+    assert not after.links
+    assert (after.packets, after.bytes, after.retransmitted, after.nacks) == (
+        before.packets,
+        before.bytes,
+        before.retransmitted,
+        before.nacks,
+    )
 
 
 def test_a_nack_backs_off_and_is_bounded():
