@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 DEFAULT_HOME = Path("~/.local/share/skymesh")
 EXAMPLES = """\
 examples:
-  python -m dht node --listen 0.0.0.0:4700
+  python -m dht node                                 # for this host alone
+  python -m dht node --listen 0.0.0.0:4700           # for the network
   python -m dht node --listen '[::]:4700' --bootstrap seed.example.org:4700 --no-beacon
   python -m dht get asdi --bootstrap 127.0.0.1:4700 --json
   python -m dht keygen owner.key
@@ -41,7 +42,13 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     node = commands.add_parser("node", help="run a bare DHT node until Ctrl-C: a meeting point for a mesh")
-    node.add_argument("--listen", default="0.0.0.0:4700", metavar="HOST:PORT", help="default %(default)s")
+    node.add_argument(
+        "--listen",
+        type=_endpoint,
+        default=("127.0.0.1", 4700),
+        metavar="HOST:PORT",
+        help="default 127.0.0.1:4700, this host alone",
+    )
     node.add_argument("--key", type=Path, metavar="FILE", help="identity; made on first use (default HOME/node.key)")
     node.add_argument("--home", type=Path, default=DEFAULT_HOME, metavar="DIR", help="default %(default)s")
     node.add_argument("--status", type=float, default=60.0, metavar="SECONDS", help="between status lines; 0: none")
@@ -50,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     node.set_defaults(run=_node)
 
     get = commands.add_parser("get", help="show every record of a stream, verified, with its age")
-    get.add_argument("stream")
+    get.add_argument("stream", help="asdi, or asdi.FINGERPRINT of its owner")
     get.add_argument("--json", action="store_true", help="one JSON document on stdout")
     get.add_argument("--wait", type=float, default=10.0, metavar="SECONDS", help="for the DHT to answer (default 10)")
     get.add_argument("--home", type=Path, default=DEFAULT_HOME, metavar="DIR", help="default %(default)s")
@@ -94,9 +101,23 @@ def main(argv: list[str]) -> int:
     return code
 
 
+def _endpoint(text: str) -> tuple[str, int]:
+    from dht.addresses import parse_endpoint
+
+    try:
+        return parse_endpoint(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _add_network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bootstrap", action="append", default=[], metavar="HOST:PORT", help="a node to join by; may be repeated"
+        "--bootstrap",
+        action="append",
+        type=_endpoint,
+        default=[],
+        metavar="HOST:PORT",
+        help="a node to join by; may be repeated",
     )
     parser.add_argument("--no-beacon", action="store_true", help="do not look for peers on this LAN by multicast")
 
@@ -142,16 +163,14 @@ def _pin(args: argparse.Namespace) -> int:
 
 
 def _node(args: argparse.Namespace) -> int:
-    from dht.addresses import parse_endpoint
     from dht.identity import Identity
     from dht.service import DirectoryOptions, DirectoryService
 
     home = args.home.expanduser()
     key_file = args.key.expanduser() if args.key is not None else home / "node.key"
     identity = Identity.load_or_create(key_file)
-    listen = parse_endpoint(args.listen)
     options = DirectoryOptions(
-        bootstrap=tuple(parse_endpoint(text) for text in args.bootstrap),
+        bootstrap=tuple(args.bootstrap),
         contacts_file=home / "node-contacts.json",
         beacon=not args.no_beacon,
     )
@@ -161,13 +180,14 @@ def _node(args: argparse.Namespace) -> int:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        service = await DirectoryService.open(identity, options, loop=loop, listen=listen)
+        service = await DirectoryService.open(identity, options, loop=loop, listen=args.listen)
         try:
             host, port = service.address
             if args.json:
                 _print_json({"event": "listening", "host": host, "port": port, "peer_id": identity.fingerprint})
             else:
-                print(f"node {identity.fingerprint} listens on {host} port {port}; Ctrl-C stops it", flush=True)
+                place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                print(f"node {identity.fingerprint} listens on {place}; Ctrl-C stops it", flush=True)
             while not stop.is_set():
                 try:
                     await asyncio.wait_for(stop.wait(), args.status or None)
@@ -206,16 +226,14 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _get(args: argparse.Namespace) -> int:
-    from dht.addresses import parse_endpoint
     from dht.contacts import load_contacts
     from dht.inspection import read_stream
     from dht.streams import check_stream_name
 
     check_stream_name(args.stream)
-    bootstrap = [parse_endpoint(text) for text in args.bootstrap]
     remembered = load_contacts(args.home.expanduser() / "node-contacts.json")
     view = _run_asyncio(
-        read_stream(args.stream, bootstrap=[*bootstrap, *remembered], beacon=not args.no_beacon, wait=args.wait)
+        read_stream(args.stream, bootstrap=[*args.bootstrap, *remembered], beacon=not args.no_beacon, wait=args.wait)
     )
     now = time.time()
     if args.json:

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from dht.cli import main
+from dht.cli import build_parser, main
 from dht.identity import Identity, parse_id_text
 from dht.pins import Pins
 from dht.streams import Grant
@@ -66,10 +66,16 @@ def test_pin_accepts_another_owner(tmp_path, capsys):
     assert Pins(path).owner("asdi") == identity(2).peer_id
 
 
+def test_a_node_is_for_this_host_alone_unless_told_otherwise():
+    assert build_parser().parse_args(["node"]).listen == ("127.0.0.1", 4700)
+
+
 def test_a_wrong_call_is_exit_code_2(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["node", "--nonsense"])
-    assert caught.value.code == 2
+    for wrong in (["node", "--nonsense"], ["node", "--listen", "here"], ["get", "asdi", "--bootstrap", "127.0.0.1:"]):
+        with pytest.raises(SystemExit) as caught:
+            main(wrong)
+        assert caught.value.code == 2
+    assert "'127.0.0.1:' is not HOST:PORT" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["--help"])
     assert caught.value.code == 0
