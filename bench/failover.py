@@ -62,7 +62,7 @@ def _measure(parents: int, owner: str, args: argparse.Namespace) -> list[dict[st
     rows = []
     with Peers() as peers:
         progress(f"{parents} parents: starting the mesh")
-        roots = max(2, parents)
+        roots = parents + 2  # each fault may take one: as many as the client wants must be left to feed the mesh
         first = peers.start("root 1", role="root", owner=owner)
         bootstrap = [first.address]
         feeders = [first] + [
@@ -99,10 +99,10 @@ def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watc
         restored = _time_to_restore(client, victim, parents, began)
     time.sleep(max(0.0, began + watch - time.monotonic()))
     arrivals, lost = client.ask("arrivals")
+    ended = time.monotonic()
     if victim is not None and fault == "freeze":
         victim.signal(signal.SIGCONT)
-    times = [at for at, _ in arrivals]
-    silence = max((b - a for a, b in pairwise(times)), default=watch)
+    silence = longest_silence([at for at, _ in arrivals], began, ended)
     numbers = [an for _, an in arrivals]
     skipped = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
     return {
@@ -112,6 +112,11 @@ def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watc
         "longest_silence_ms": round(silence * 1e3, 1),
         "restored_s": None if restored is None else round(restored, 3),
     }
+
+
+def longest_silence(times: list[float], began: float, ended: float) -> float:
+    """Within the watch, its ends counted: a stream that stops for good is silent until the end."""
+    return max(b - a for a, b in pairwise([began, *(at for at in times if began < at < ended), ended]))
 
 
 def _victim(client: PeerProcess, peers: Peers) -> PeerProcess:

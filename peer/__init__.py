@@ -1,6 +1,7 @@
 """The whole peer: joins, selects parents, routes, repairs; the command line; the API that programs embed.
 
-Names are loaded when they are first used: a program that only prints its help pays for no event loop.
+The public API is `__all__`, and docs/api.md describes it; everything else may change. Names are loaded when they are
+first used: a program that only prints its help pays for no event loop.
 """
 
 from __future__ import annotations
@@ -10,23 +11,74 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dcp import Gap, Packet, QuerySwitched, Started
+    from peer import blocking, guest
     from peer.api import join, root, root_from
-    from peer.errors import FeedError, NotSynchronised, PeerError, StreamUnavailable, WrongOwner
-    from peer.node import Peer, PeerOptions, open_peer
+    from peer.combine import FromSource, Source, open_combined, open_combiner
+    from peer.core import Role
+    from peer.errors import FeedError, NotSynchronised, Overrun, PeerError, StreamUnavailable, WrongOwner
+    from peer.flow import Disconnected, FallingBehind, KeepingUp, QueryNarrowed, QueryWidened
+    from peer.meshevents import (
+        ChildGained,
+        ChildLost,
+        ColdRestart,
+        Degraded,
+        Leaving,
+        Left,
+        ParentGained,
+        ParentLost,
+        ParentSuspected,
+        ResilienceChanged,
+        Restored,
+        Thawed,
+    )
+    from peer.node import Event, Peer, open_peer
+    from peer.options import PeerOptions
+    from peer.statistics import ChildStatistics, ParentStatistics, Statistics
+    from xmlswitch import QueryError
 
 __all__ = [
+    "ChildGained",
+    "ChildLost",
+    "ChildStatistics",
+    "ColdRestart",
+    "Degraded",
+    "Disconnected",
+    "Event",
+    "FallingBehind",
     "FeedError",
+    "FromSource",
     "Gap",
+    "KeepingUp",
+    "Leaving",
+    "Left",
     "NotSynchronised",
+    "Overrun",
     "Packet",
+    "ParentGained",
+    "ParentLost",
+    "ParentStatistics",
+    "ParentSuspected",
     "Peer",
     "PeerError",
     "PeerOptions",
+    "QueryError",
+    "QueryNarrowed",
     "QuerySwitched",
+    "QueryWidened",
+    "ResilienceChanged",
+    "Restored",
+    "Role",
+    "Source",
     "Started",
+    "Statistics",
     "StreamUnavailable",
+    "Thawed",
     "WrongOwner",
+    "blocking",
+    "guest",
     "join",
+    "open_combined",
+    "open_combiner",
     "open_peer",
     "root",
     "root_from",
@@ -35,13 +87,26 @@ __all__ = [
 _HOMES = {
     "dcp": ("Gap", "Packet", "QuerySwitched", "Started"),
     "peer.api": ("join", "root", "root_from"),
-    "peer.errors": ("FeedError", "NotSynchronised", "PeerError", "StreamUnavailable", "WrongOwner"),
-    "peer.node": ("Peer", "PeerOptions", "open_peer"),
+    "peer.combine": ("FromSource", "Source", "open_combined", "open_combiner"),
+    "peer.core": ("Role",),
+    "peer.errors": ("FeedError", "NotSynchronised", "Overrun", "PeerError", "StreamUnavailable", "WrongOwner"),
+    "peer.flow": ("Disconnected", "FallingBehind", "KeepingUp", "QueryNarrowed", "QueryWidened"),
+    "peer.meshevents": (
+        *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Leaving", "Left", "ParentGained", "ParentLost"),
+        *("ParentSuspected", "ResilienceChanged", "Restored", "Thawed"),
+    ),
+    "peer.node": ("Event", "Peer", "open_peer"),
+    "peer.options": ("PeerOptions",),
+    "peer.statistics": ("ChildStatistics", "ParentStatistics", "Statistics"),
+    "xmlswitch": ("QueryError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("blocking", "guest")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"peer.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'peer' has no attribute {name!r}")

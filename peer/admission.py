@@ -19,9 +19,16 @@ NOT_OPEN = frozenset({Membership.IDLE, Membership.LEAVING, Membership.LEFT})
 
 class Admission:
     def __init__(
-        self, standing: Standing, parents: ParentTable, children: ChildTable, carries: Callable[[bytes], bool]
+        self,
+        standing: Standing,
+        parents: ParentTable,
+        children: ChildTable,
+        *,
+        admits: Callable[[Address], bool],
+        carries: Callable[[bytes], bool],
     ) -> None:
-        self._own, self._parents, self._children, self._carries = standing, parents, children, carries
+        self._own, self._parents, self._children = standing, parents, children
+        self._admits, self._carries = admits, carries
         self._limit = JoinLimit(standing.config.max_joins_per_second)
 
     def why_refuse(
@@ -33,7 +40,7 @@ class Admission:
             return RefuseReason.SHUTTING_DOWN
         if not self._limit.admit(now):
             return RefuseReason.TOO_MANY_JOINS
-        if join.peer_id == own.peer_id:
+        if join.peer_id == own.peer_id or not self._admits(address):
             return RefuseReason.POLICY
         if not own.rules.may_parent(rooted=rooted):
             return RefuseReason.NOT_ROOTED

@@ -15,18 +15,52 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import trio
 
 from dcp import Start
 from peer.core import Role
-from peer.node import DEFAULT_CAPACITY, Peer, PeerOptions, open_peer
+from peer.node import Peer, open_peer
+from peer.options import DEFAULT_CAPACITY, PeerOptions
 
 if TYPE_CHECKING:
     from peer.feeds_serve import RootFeed
 
 Address = tuple[str, int]
+
+
+class JoinOptions(TypedDict, total=False):
+    """The keywords of `join`, for the faces that pass them on."""
+
+    query: str | None
+    namespaces: Mapping[str, str] | None
+    parents: int
+    capacity: int
+    start: str | int
+    dynamic: bool
+    fallbacks: Sequence[str]
+    bootstrap: Sequence[Address]
+    listen: Address | None
+    beacon: bool
+    identity: Path | None
+    state: Path | None
+    dictionary: bytes | None
+
+
+class RootOptions(TypedDict, total=False):
+    """The keywords of `root`."""
+
+    owner: Path | None
+    grant: Path | None
+    capacity: int
+    compress: str
+    dictionary: bytes | None
+    bootstrap: Sequence[Address]
+    listen: Address | None
+    beacon: bool
+    identity: Path | None
+    state: Path | None
 
 
 def join(
@@ -38,6 +72,7 @@ def join(
     capacity: int = DEFAULT_CAPACITY,
     start: str | int = "now",
     dynamic: bool = False,
+    fallbacks: Sequence[str] = (),
     bootstrap: Sequence[Address] = (),
     listen: Address | None = None,
     beacon: bool = True,
@@ -48,9 +83,15 @@ def join(
     """Take part in a stream: an async iterator of `Packet`, `Gap`, `Started` and `QuerySwitched`.
 
     `capacity` 0 makes a leaf, which carries nobody. `start` is "now", "oldest", or the AN of the first packet wanted.
-    A bad query raises `xmlswitch.QueryError` before anything is opened.
+    `fallbacks` are narrower queries to step down to when the program can't keep up. A bad query raises `QueryError`
+    before anything is opened.
     """
+    from xmlswitch import Query
+
     begin, position = start_of(start)
+    for wanted in (query, *fallbacks):
+        if wanted is not None:
+            Query.parse(wanted, namespaces or {})
     return open_peer(
         PeerOptions(
             stream=stream,
@@ -62,6 +103,7 @@ def join(
             start=begin,
             position=position,
             dynamic=dynamic,
+            fallbacks=fallbacks,
             bootstrap=bootstrap,
             listen=listen,
             beacon=beacon,

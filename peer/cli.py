@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from peer.cli_config import Settings, resolve
 from peer.cli_errors import CliError, ExitCode, explain
@@ -22,7 +23,7 @@ _DESCRIPTION = """\
 A self-organizing mesh that delivers an XML stream to everyone who asked for a part of it with an XPath query."""
 _EPILOG = """\
 begin here, in two terminals:
-  skymesh root --roots-key asdi --feed demo
+  skymesh root --roots-key asdi --feed demo:45
   skymesh join --roots-key asdi --query "/flight/flightleg/altitude > 300"
 
 Every flag is also an environment variable (PEER_PARENTS=3) and a key of a TOML file; see `skymesh config show`.
@@ -63,6 +64,14 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "Every packet that was written survives the death of this process; what was not synced yet (--sync-seconds)\n"
         "does not survive the death of the machine. Started again, it goes on at its last AN.",
     ),
+    "combine": (
+        "peer.cli_combine:combine",
+        "serve several streams under one name",
+        "The combined stream NAME of asdi and runways is the pair of streams NAME--asdi and NAME--runways, each with\n"
+        "the numbers of its source. Two combiners with one --owner serve together.\n\n"
+        'example:\n  skymesh combine --roots-key air --source asdi --source "runways=//closed" --owner air.key\n'
+        "  skymesh join --roots-key air--asdi",
+    ),
     "replay": (
         "peer.cli_record:replay",
         "print what `record` wrote",
@@ -71,8 +80,15 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """A wrong call is one sentence, as every other fault is; the usage is a page."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CliError(f"{message}; see `{self.prog} --help`", ExitCode.USAGE)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="store_true", help="version, protocol versions and build")
@@ -101,7 +117,7 @@ def _fill(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings")
 
 
-def _add_query(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_query(commands: argparse._SubParsersAction[_Parser]) -> None:
     query = commands.add_parser("query", help="check a query before using it")
     actions = query.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
@@ -114,7 +130,7 @@ def _add_query(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _fill(check, "query check")
 
 
-def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
     config = commands.add_parser("config", help="show settings and where they come from")
     actions = config.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser(
@@ -123,7 +139,7 @@ def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Flags go before PEER_* variables, those before the TOML file, that before the defaults.",
     )
     show.add_argument("of", nargs="?", default="join", choices=sorted(BY_COMMAND), metavar="COMMAND",
-                      help="whose settings: join (default), root, status, bridge, record, replay")  # fmt: skip
+                      help="whose settings: join (default), root, status, bridge, record, replay, combine")  # fmt: skip
     show.add_argument("--config", metavar="FILE", help="TOML file with settings")
     show.add_argument("--json", action="store_true", help="as JSON")
 

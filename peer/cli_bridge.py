@@ -7,7 +7,7 @@ import trio
 from dcp import Gap, Packet
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
-from peer.cli_run import beside, expect_directory, note, peer_options, run
+from peer.cli_run import beside, expect_directory, note, peer_options, run, told_as
 from peer.core import Role
 from peer.errors import FeedError
 from peer.feeds import parse_tcp
@@ -28,7 +28,8 @@ def bridge(settings: Settings) -> int:
 
     async def command() -> int:
         async with trio.open_nursery() as nursery:
-            bound = await nursery.start(out.serve, host, port)
+            with told_as("--to", (host, port)):
+                bound = await nursery.start(out.serve, host, port)
             note(f"readers connect to {bound[0]}:{bound[1]}")
             async with open_peer(options) as peer:
                 nursery.start_soon(expect_directory, peer, settings)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peer.cli_errors import CliError, ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ENVIRONMENT_PREFIX = "PEER_"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -60,8 +61,7 @@ def switch(text: str) -> bool:
     raise ValueError(f"expected true or false, not {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, which costs more than all of this
     """One knob. `read` turns text into a value (ValueError); `many` collects several."""
 
     name: str
@@ -86,7 +86,7 @@ class Setting:
 
     def optional(self) -> Setting:
         """The same, but nobody need give it."""
-        return replace(self, required=False)
+        return self._replace(required=False)
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         # Absent flags leave no trace, so that the layers below can speak.
@@ -188,6 +188,8 @@ def resolve(
 
 
 def _file(chosen: str | None, environment: Mapping[str, str]) -> Path | None:
+    from pathlib import Path
+
     named = chosen or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
     if named:
         return Path(named)

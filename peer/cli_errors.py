@@ -6,6 +6,8 @@ import errno
 import sys
 from enum import IntEnum
 
+from peer.errors import leaves
+
 
 class ExitCode(IntEnum):
     """Append only: scripts depend on them."""
@@ -42,13 +44,6 @@ class OutputClosed(Exception):
     """Whoever read our standard output has gone."""
 
 
-def leaves(error: BaseException) -> list[BaseException]:
-    """The errors inside groups: nurseries wrap what happens in them."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
-    return [error]
-
-
 def explain(error: BaseException) -> tuple[ExitCode, str] | None:
     """Code and sentence for an error that is not the program's fault; None for one that is."""
     for leaf in leaves(error):
@@ -83,6 +78,7 @@ _KNOWN = (
     ("dht.errors", "PinsError", ExitCode.KEY_FILE),
     ("dht.errors", "DirectoryUnavailable", ExitCode.NO_DHT),
     ("xmlswitch.errors", "QueryError", ExitCode.BAD_QUERY),
+    ("peer.errors", "QueryNotCarried", ExitCode.BAD_QUERY),
     ("peer.packetlog_files", "PacketLogError", ExitCode.DISK),
     ("peer.errors", "PeerError", ExitCode.KEY_FILE),
 )

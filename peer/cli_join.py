@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import trio
 
 from peer.cli_config import Settings
@@ -10,10 +12,12 @@ from peer.cli_output import Printer
 from peer.cli_run import beside, expect_directory, peer_options, run
 from peer.core import Role
 from peer.node import Peer, open_peer
+from peer.trace import Trace
 
 
 def join(settings: Settings) -> int:
-    wants_packets = settings["format"] != "none" or settings["query"] is not None or settings["count"] is not None
+    asked = (settings["query"], settings["count"], settings["trace"])
+    wants_packets = settings["format"] != "none" or any(value is not None for value in asked)
     options = peer_options(
         settings,
         Role.LEAF if settings["leaf"] or settings["capacity"] == 0 else Role.ROUTER,
@@ -27,19 +31,34 @@ def join(settings: Settings) -> int:
         async with open_peer(options) as peer, trio.open_nursery() as nursery:
             nursery.start_soon(expect_directory, peer, settings)
             await beside(peer, settings, nursery, live=settings["format"] == "none")
-            code = await _print(peer, printer, settings)
+            trace = _open_trace(peer, settings)
+            if trace is not None:
+                nursery.start_soon(trace.run)
+            code = await _print(peer, printer, settings, trace)
             nursery.cancel_scope.cancel()
         return code
 
     return run(settings, command)
 
 
-async def _print(peer: Peer, printer: Printer, settings: Settings) -> int:
+def _open_trace(peer: Peer, settings: Settings) -> Trace | None:
+    if settings["trace"] is None:
+        return None
+    path = Path(settings["trace"]).expanduser()
+    try:
+        return Trace(path, peer)
+    except OSError as error:
+        raise CliError(f"--trace {path}: {error.strerror}", ExitCode.CONFIG) from None
+
+
+async def _print(peer: Peer, printer: Printer, settings: Settings, trace: Trace | None) -> int:
     """Until the count, the time or the stream ends."""
     count = settings["count"]
     timeout = settings["timeout"] if settings["timeout"] is not None else float("inf")
     with trio.move_on_after(timeout):
         while items := await peer.receive_many():
+            if trace is not None:
+                trace.deliver(items)
             await printer.write(items, count)
             if count is not None and printer.packets >= count:
                 return ExitCode.OK

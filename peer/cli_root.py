@@ -32,7 +32,7 @@ def root(settings: Settings) -> int:
             reference=_date(settings["date"]),
         )
     )
-    owner = _owner(settings)
+    owner = owner_of(settings)
     options = peer_options(
         settings,
         Role.ROOT,
@@ -92,7 +92,7 @@ async def _let_children_catch_up(peer: Peer) -> None:
             await peer.wait_turn()
 
 
-def _owner(settings: Settings) -> Path | None:
+def owner_of(settings: Settings) -> Path | None:
     """The owner's key file, made on first use."""
     from dht import Identity
     from dht.streams import owner_of_name

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ import trio
 from peer.api import start_of
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
+from peer.cli_logs import set_up
 from peer.core import Role
-from peer.node import Peer, PeerOptions
+from peer.node import Peer
+from peer.options import PeerOptions
+from peer.statistics import address_text
 from peer.status import describe, live_line
 
 log = logging.getLogger("peer.cli")
@@ -39,7 +44,7 @@ def note(text: str) -> None:
 
 def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
     """The command under trio until it ends or a signal comes. Ctrl-C leaves the mesh first; a second one does not."""
-    _set_up_logs(settings)
+    set_up(settings["log_level"], as_json=settings["log_json"])
     return trio.run(_with_signals, command)
 
 
@@ -67,30 +72,6 @@ async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
     return code
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": round(record.created, 6),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def _set_up_logs(settings: Settings) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        _JsonFormatter() if settings["log_json"] else logging.Formatter("%(asctime)s %(name)s: %(message)s")
-    )
-    logging.basicConfig(level=settings["log_level"].upper(), handlers=[handler])
-    if settings["log_level"] != "debug":
-        for chatty in ("kademlia", "rpcudp", "trio-asyncio", "asyncio"):
-            logging.getLogger(chatty).setLevel(logging.ERROR)
-
-
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
@@ -109,16 +90,20 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
         "listen": settings["listen"],
         "bootstrap": tuple(settings["bootstrap"]),
         "beacon": settings["beacon"],
-        "identity": _path(settings["identity"]),
-        "state": _path(settings["state"]),
-        "dictionary": _read(settings["dictionary"]),
+        "identity": _path(settings.get("identity")),
+        "state": _path(settings.get("state")),
+        "dictionary": _read(settings.get("dictionary")),
     }
     if settings.get("from") is not None:
         values["start"], values["position"] = start_of(settings["from"])
-    if settings.get("query") is not None:
-        namespaces = dict(settings["namespace"])
-        Query.parse(settings["query"], namespaces)
-        values["query"], values["namespaces"] = settings["query"], namespaces
+    if settings.get("namespace"):
+        values["namespaces"] = dict(settings["namespace"])
+    for name in ("query", "carry"):
+        if settings.get(name) is not None:
+            Query.parse(settings[name], values.get("namespaces", {}))
+            values[name] = settings[name]
+    if settings.get("children_from"):
+        values["children_from"] = tuple(settings["children_from"])
     if settings.get("parents") is not None:
         values["parents"] = settings["parents"]
     return PeerOptions(**(values | changes))
@@ -144,6 +129,7 @@ def _read(text: str | None) -> bytes | None:
 async def expect_directory(peer: Peer, settings: Settings) -> None:
     """CliError when no DHT is found in time; a word when the stream has no root. Returns when there is a parent."""
     assert peer.directory is not None
+    log.info("%s: open on %s", peer.options.stream, address_text(peer.address), extra={"happened": "Open"})
     deadline = float("inf") if settings["wait"] else settings["find_timeout"]
     with trio.move_on_after(deadline):
         while peer.directory.stats().contacts == 0:
@@ -151,10 +137,11 @@ async def expect_directory(peer: Peer, settings: Settings) -> None:
                 await peer.wait_turn()
     if peer.directory.stats().contacts == 0:
         raise CliError(no_dht(settings), ExitCode.NO_DHT)
+    log.info("%s: found the DHT", peer.options.stream, extra={"happened": "DhtFound"})
     with trio.move_on_after(NO_ROOT_NOTICE):
         await peer.wait_parents(1)
         return
-    note(f"found the DHT, but nobody who serves {settings['roots_key']} yet; waiting (Ctrl-C ends)")
+    note(f"found the DHT, but nobody who serves {peer.options.stream} yet; waiting (Ctrl-C ends)")
     await peer.wait_parents(1)
 
 
@@ -174,12 +161,16 @@ def no_dht(settings: Settings) -> str:
 async def write_status(peer: Peer, path: Path) -> None:
     """The peer's state every second, whole: a reader never sees half a file."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
+    is_told = False
     while True:
         text = json.dumps(describe(peer)) + "\n"
         try:
             await trio.to_thread.run_sync(_replace_file, aside, path, text)
+            is_told = False
         except OSError as error:
-            log.warning("cannot write %s: %s", path, error.strerror)
+            if not is_told:  # once, until it works again
+                log.warning("cannot write the status file %s: %s", path, error.strerror)
+            is_told = True
         await trio.sleep(STATUS_INTERVAL)
 
 
@@ -203,6 +194,17 @@ async def show_live(peer: Peer) -> None:
         sys.stderr.write("\n")
 
 
+@contextmanager
+def told_as(flag: str, address: tuple[str, int]) -> Iterator[None]:
+    """A TCP address that can't be had is told by the flag that named it."""
+    try:
+        yield
+    except OSError as error:
+        host, port = address
+        reason = "in use by another program" if error.errno == errno.EADDRINUSE else error.strerror
+        raise CliError(f"{flag} {host}:{port}: {reason}", ExitCode.PORT_IN_USE) from None
+
+
 async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live: bool) -> None:
     """Start what the settings ask for beside the peer."""
     if settings.get("status_file"):
@@ -210,7 +212,8 @@ async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live:
     if settings.get("metrics"):
         from peer.cli_metrics import serve_metrics
 
-        host, port = await nursery.start(serve_metrics, peer, settings["metrics"])
+        with told_as("--metrics", settings["metrics"]):
+            host, port = await nursery.start(serve_metrics, peer, settings["metrics"])
         note(f"metrics on http://{host}:{port}/metrics")
     if live and sys.stderr.isatty():
         nursery.start_soon(show_live, peer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 from peer.cli_config import Setting, address, binding, positive, seconds
 
 FORMATS = ("xml", "jsonl", "raw", "none")
@@ -25,6 +27,13 @@ def _children(text: str) -> int:
     if not 0 <= value <= 4_096:
         raise ValueError(f"expected 0 to 4096 children, not {text!r}")
     return value
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"expected a network such as 10.0.0.0/8, not {text!r} ({error})") from None
 
 
 def _parents(text: str) -> int:
@@ -54,6 +63,7 @@ BEACON = Setting(
 FIND = Setting(
     "find_timeout", "seconds to look for a DHT before giving up (default 5)", seconds, 5.0, metavar="SECONDS"
 )
+WAIT = Setting("wait", "keep looking for a DHT for ever in place of giving up", default=False, is_switch=True)
 LOG_LEVEL = Setting(
     "log_level",
     "what is told on stderr: error, warning (default), info, debug",
@@ -77,11 +87,18 @@ REACH = (
     Setting("state", "folder in which contacts, pinned owners and a root's last AN are kept", metavar="DIR"),
     BEACON,
     FIND,
-    Setting("wait", "keep looking for a DHT for ever in place of giving up", default=False, is_switch=True),
+    WAIT,
     Setting("dictionary", "zstd dictionary that the stream's packets are compressed with", metavar="FILE"),
     Setting("status_file", "write the peer's state to this file every second, as JSON", metavar="FILE"),
     LOG_LEVEL,
     LOG_JSON,
+)
+CHILDREN_FROM = Setting(
+    "children_from",
+    "carry only children from this network (may be repeated; default: from anywhere)",
+    _network,
+    metavar="NETWORK",
+    many=True,
 )
 WANT = (
     Setting("parents", "how many parents to hold: one less can die without a stall (default 2)", _parents, 2, "N"),
@@ -94,6 +111,8 @@ JOIN = (
     *WANT,
     Setting("capacity", "how many children to carry (default 6)", _children, 6, "N"),
     Setting("leaf", "carry no children at all", default=False, is_switch=True),
+    CHILDREN_FROM,
+    Setting("carry", "XPath: carry no more than this part of the stream for others", metavar="XPATH"),
     Setting("format", "what goes to stdout: xml (default), jsonl, raw, none", default="xml", choices=FORMATS),
     Setting("count", "stop after so many packets", positive, metavar="N"),
     Setting("timeout", "stop after so many seconds", seconds, metavar="SECONDS"),
@@ -105,6 +124,11 @@ JOIN = (
         negative="static",
     ),
     Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
+    Setting(
+        "trace",
+        "append deliveries, gaps, stalls and repairs to this file, JSON lines for `python -m pipeline analyze mesh`",
+        metavar="FILE",
+    ),
 )
 ROOT = (
     *REACH,
@@ -137,6 +161,7 @@ ROOT = (
     Setting("compress", "zstd, zlib or none (default)", default="none", choices=("zstd", "zlib", "none")),
     Setting("stamp", "put the time of sending into each packet, for latency", default=False, is_switch=True),
     Setting("capacity", "how many children to carry (default 6)", _children, 6, "N"),
+    CHILDREN_FROM,
     Setting(
         "owner",
         "key file of the stream's owner, made when it is not there; roots with one owner serve together",
@@ -201,6 +226,31 @@ QUERY_CHECK = (
     Setting("json", "one JSON document", default=False, is_switch=True),
 )
 
+COMBINE = (
+    STREAM,
+    Setting(
+        "source",
+        "a stream to combine, or NAME=XPATH for a part of it: the same at every combiner (may be repeated)",
+        metavar="NAME",
+        many=True,
+    ),
+    Setting("namespace", "bind a prefix of the queries (may be repeated)", binding, metavar="P=URI", many=True),
+    BOOTSTRAP,
+    Setting("listen", "UDP address; each peer of the combiner takes a free port there", address, metavar="HOST:0"),
+    BEACON,
+    FIND,
+    WAIT,
+    Setting("parents", "how many parents to hold in each source (default 2)", _parents, 2, "N"),
+    Setting("capacity", "how many children to carry of each sub-stream (default 6)", _children, 6, "N"),
+    Setting(
+        "owner",
+        "key file of the combined stream's owner, made when it is not there; combiners share it",
+        metavar="FILE",
+    ),
+    LOG_LEVEL,
+    LOG_JSON,
+)
+
 BY_COMMAND: dict[str, tuple[Setting, ...]] = {
     "join": JOIN,
     "root": ROOT,
@@ -209,5 +259,6 @@ BY_COMMAND: dict[str, tuple[Setting, ...]] = {
     "bridge": BRIDGE,
     "record": RECORD,
     "replay": REPLAY,
+    "combine": COMBINE,
 }
 ALL_NAMES = frozenset(setting.name for settings in BY_COMMAND.values() for setting in settings)

@@ -11,7 +11,7 @@ import trio
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import no_dht, run
-from peer.node import default_listen
+from peer.options import default_listen
 from peer.status_crawl import Crawler, MeshView, PeerView, open_crawler
 
 LOOK_INTERVAL = 0.1
@@ -67,6 +67,7 @@ def as_dict(view: MeshView) -> dict[str, Any]:
     return {
         "stream": view.stream,
         "whole": view.is_whole,
+        "roots": len(view.roots()),
         "lacking": len(view.lacking),
         "peers": [_peer_dict(peer) for peer in _ordered(view)],
     }
@@ -87,6 +88,8 @@ def _peer_dict(peer: PeerView) -> dict[str, Any]:
         "capacity": peer.capacity,
         "load": _load(peer),
         "query": peer.query,
+        "resilience": peer.resilience if peer.role != "root" else None,
+        "rooted": peer.rooted,
         "age_s": round(peer.age, 1) if peer.age is not None else None,
         "answered": peer.answered,
         "parents": [id_text(other) for other in peer.parents],
@@ -118,7 +121,7 @@ def as_tree(view: MeshView) -> str:
     lacking = len(view.lacking)
     roots = len(view.roots())
     lines = [
-        f"{view.stream}: {len(view.peers)} peers, {roots} root{'s' if roots != 1 else ''}, "
+        f"{view.stream}: {_count(len(view.peers), 'peer')}, {_count(roots, 'root')}, "
         + (f"{lacking} with fewer parents than wanted" if lacking else "every peer has the parents it wants")
     ]
     placed: set[bytes] = set()
@@ -147,7 +150,7 @@ def _line(peer: PeerView) -> str:
             words.append("of " + ", ".join(_name(parent) for parent in peer.parents))
     if peer.capacity:
         words.append(f"children {_shown(peer.children_held)}/{peer.capacity}")
-    if peer.query is not None:
+    if peer.query:
         words.append(f"query {peer.query}")
     if peer.age is not None:
         words.append(f"{peer.age:.0f} s old")
@@ -177,6 +180,10 @@ def _name(peer_id: bytes) -> str:
     from dht import id_text
 
     return id_text(peer_id)[:8]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _shown(value: int | None) -> str:

@@ -22,7 +22,8 @@ import trio
 from dcp import Gap, Packet, QuerySwitched, Started
 from dcp.events import Content
 from peer.core import Role
-from peer.node import Peer, PeerOptions, open_peer
+from peer.node import Peer, open_peer
+from peer.options import PeerOptions
 
 SEPARATOR = "--"
 MAX_SOURCES = 16

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from dcp import EVERYTHING, Config, Gap, Hub, Packet, QuerySwitched, Reason, Start
 from dcp import events as dcp_events
@@ -31,6 +32,7 @@ from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer import meshevents
 from peer.candidates import CandidateRecord
+from peer.errors import QueryNotCarried
 from peer.flow import (
     Decision,
     Disconnected,
@@ -45,13 +47,14 @@ from peer.flow import (
 from peer.mesh import Mesh
 from peer.meshconfig import MeshConfig
 from peer.meshevents import Inquiry, Link, Request
-from peer.messages import PeerId, RefuseReason
+from peer.messages import CloseReason, PeerId, RefuseReason
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.selection import SelectionPolicy
-from xmlswitch import Query
+from xmlswitch import MalformedQuery, Query, QueryError
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
+NOT_CARRIED = "the query wants more than this router may carry: narrow the query, or widen what is carried"
 # What dcp refuses by itself, in the mesh's words.
 _REFUSALS = {
     Reason.STREAM_UNKNOWN: RefuseReason.STREAM_UNKNOWN,
@@ -79,6 +82,10 @@ class CoreConfig:
     """What the client here wants; None for everything."""
     dynamic: bool = False
     """A router asks its parents only for what its children and its client want; False: it carries everything."""
+    carry: Query | None = None
+    """The most that a router takes upon itself: children that want more are refused. None for everything."""
+    children_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks whose peers may be children here; none named: all."""
     deliver: bool = True
     """Hand packets to a client here. False for a router that only passes them on."""
     start: Start = Start.NEW
@@ -110,6 +117,9 @@ class PeerCore:
         self.sender: Sender | None = None
         self.receiver: Receiver | None = None
         self._own = token_of(config.query)
+        self._carry = token_of(config.carry)
+        if config.deliver and config.role is Role.ROUTER and not self._carries(self._own):
+            raise QueryNotCarried(NOT_CARRIED)
         self._wanted_own: bytes | None = None
         self._own_position: int | None = None
         self._narrow_at = 0.0
@@ -152,14 +162,41 @@ class PeerCore:
             rng=random.Random(rng.getrandbits(64)),
             policy=selection,
             observer=self,
+            admits=self._admits,
+            carries=self._carries,
             covers=self.policy.covers,
+            coverage=self._coverage,
             query=self._own if len(self._own) <= 1_024 else EVERYTHING,
         )
 
     def _first_upstream_query(self) -> bytes:
         if not self.config.dynamic:
-            return EVERYTHING
+            return self._carry
         return self._own if self.config.deliver else token_of(NOTHING)
+
+    @property
+    def subscription(self) -> bytes:
+        """What this peer asks its parents for, which is what it has for its children; a root has everything."""
+        return EVERYTHING if self.receiver is None else self.receiver.change.target
+
+    def _admits(self, address: Address) -> bool:
+        networks = self.config.children_from
+        if not networks:
+            return True
+        host = ip_address(address[0])
+        if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
+            host = host.ipv4_mapped  # how a socket of both families shows IPv4
+        return any(host in network for network in networks)
+
+    def _carries(self, query: bytes) -> bool:
+        return self.policy.covers(self._carry, query)
+
+    def _coverage(self, carried: bytes) -> float:
+        """Whether a candidate has what we ask for already; if not, it must first ask its own parents for more."""
+        try:
+            return 1.0 if self.policy.covers(carried, self.subscription) else 0.0
+        except (QueryError, MalformedQuery):
+            return 0.0
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -196,6 +233,8 @@ class PeerCore:
         """Want other packets; `QuerySwitched` in the content says from which position on. Fallbacks no longer apply."""
         if self.receiver is None:
             raise ValueError("a root has no query")
+        if self.config.role is Role.ROUTER and not self._carries(token_of(query)):
+            raise QueryNotCarried(NOT_CARRIED)
         self._ladder = (query,)
         self._flow = JoinExperiments(self.config.flow, 1, self._rng)
         self._want(query, now)
@@ -299,6 +338,12 @@ class PeerCore:
         if self.sender is not None and number in self.sender.children:
             return self.sender.children[number].heard_at
         return None
+
+    def wanted(self) -> bytes | None:
+        """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
+        if self.receiver is None or not (self.config.deliver or self.config.role is Role.LEAF):
+            return None
+        return self.receiver.query if self.config.role is Role.LEAF else self._own
 
     def dcp_link(self, link: Link) -> int | None:
         """dcp's number for a link of the mesh."""
@@ -421,8 +466,11 @@ class PeerCore:
                     mesh.inquiry_timed_out(inquiry, now=now)
                 else:
                     mesh.inquiry_answered(inquiry, reply, now=now)
-            case dcp_events.WiderQueryWanted():
-                self._fit_query(now)
+            case dcp_events.WiderQueryWanted(_, number, query):
+                if (link := self._down.get(number)) is not None and not self._carries(query):
+                    mesh.drop_child(link, CloseReason.QUERY_NOT_CARRIED, now=now)
+                else:
+                    self._fit_query(now)
             case dcp_events.ChildOpened():
                 pass
 
@@ -487,10 +535,14 @@ class PeerCore:
                 wanted.append(self._wanted_own)
         target = receiver.change.target
         if not all(sender.log.covers(target, query) for query in wanted):
-            receiver.change_query(self.policy.union([target, *wanted]), now=now)
+            wider = self.policy.union([target, *wanted])
+            # A union may be widened to keep it short; what we may carry is wide enough, and never too wide.
+            receiver.change_query(wider if self._carries(wider) else self._carry, now=now)
             self._narrow_at = now + self.config.narrow_after
+            self.mesh.carried_changed(now=now)
         elif now >= self._narrow_at:
             self._narrow_at = now + self.config.narrow_after
             least = self.policy.union(wanted)
             if least != target:
                 receiver.change_query(least, now=now)
+                self.mesh.carried_changed(now=now)

@@ -23,5 +23,22 @@ class WrongOwner(PeerError):
     """The stream belongs to somebody else: the roots in the directory are vouched for by another key."""
 
 
+class QueryNotCarried(PeerError):
+    """A router's own client wants more than the router was told to carry."""
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors inside groups: nurseries wrap what happens in them."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
+
+
+def plain(error: BaseException) -> BaseException:
+    """The one error inside groups; the group itself when there are several."""
+    inside = leaves(error)
+    return inside[0] if len(inside) == 1 else error
+
+
 class Overrun(PeerError):
     """This program did not take what came for it, so its peer gave up its parents. `rejoin` goes on."""

@@ -14,12 +14,12 @@ from peer.sequencer import Numbered
 
 
 def archive_packets(source: str) -> Iterator[Numbered]:
-    """PATH, or PATH?from=SECONDS&to=SECONDS (since 1970), through `pipeline.replay`: it needs pyarrow but no Spark.
+    """PATH, or PATH?from=SECONDS&to=SECONDS&stream=NAME (since 1970), through `pipeline.replay`: pyarrow but no Spark.
 
     FeedError when it, or the archive, is not there.
     """
     path, _, bounds = source.partition("?")
-    from_time, to_time = _bounds(source, bounds)
+    from_time, to_time, stream = _bounds(source, bounds)
     try:
         # By name: this is the one place where a peer reads what the pipeline wrote, and only when asked to.
         replay = importlib.import_module("pipeline.replay")
@@ -33,7 +33,7 @@ def archive_packets(source: str) -> Iterator[Numbered]:
         problems += (importlib.import_module("pipeline.session").PipelineError,)
     last: int | None = None
     try:
-        for an, time, payload in replay.iterate(Path(path), from_time, to_time):
+        for an, time, payload in replay.iterate(Path(path), from_time, to_time, stream=stream):
             # ANs that are not there were never archived: told as a gap, for nobody knows what they were.
             yield Numbered(an, payload, last is None or an == last + 1, time)
             last = an
@@ -43,15 +43,18 @@ def archive_packets(source: str) -> Iterator[Numbered]:
         raise FeedError(f"archive:{path}: {error}") from None
 
 
-def _bounds(source: str, text: str) -> tuple[float | None, float | None]:
+def _bounds(source: str, text: str) -> tuple[float | None, float | None, str | None]:
     try:
         given = dict(parse_qsl(text, strict_parsing=bool(text)))
         times = [float(value) if (value := given.pop(name, None)) is not None else None for name in ("from", "to")]
     except ValueError:
-        raise FeedError(f"archive:{source}: the part behind ? is from=SECONDS and to=SECONDS, joined by &") from None
+        raise FeedError(
+            f"archive:{source}: the part behind ? is from=SECONDS, to=SECONDS and stream=NAME, joined by &"
+        ) from None
+    stream = given.pop("stream", None)
     if given:
-        raise FeedError(f"archive:{source}: {', '.join(given)} is not known; there are from and to")
-    return times[0], times[1]
+        raise FeedError(f"archive:{source}: {', '.join(given)} is not known; there are from, to and stream")
+    return times[0], times[1], stream
 
 
 def log_packets(path: str) -> Iterator[Numbered]:

@@ -24,7 +24,8 @@ from peer.feeds_bytes import CHANNEL_CHUNKS
 from peer.feeds_stamp import strip_stamp
 from peer.feeds_state import MarkFile
 from peer.framing import Splitter, make_splitter
-from peer.node import Peer, PeerOptions, open_peer
+from peer.node import Peer, open_peer
+from peer.options import PeerOptions
 from peer.sequencer import AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
 
 if TYPE_CHECKING:

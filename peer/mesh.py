@@ -71,9 +71,15 @@ class LinkObserver(Protocol):
     def heard_at(self, link: Link) -> float | None:
         """When anything valid last came on the link, or None if nothing did."""
 
+    def wanted(self) -> bytes | None:
+        """What the client here asks for, as it goes to parents; None when there is no client."""
+
 
 class _NoObserver:
     def heard_at(self, link: Link) -> float | None:
+        return None
+
+    def wanted(self) -> bytes | None:
         return None
 
 
@@ -89,6 +95,7 @@ class Mesh:
         policy: SelectionPolicy | None = None,
         rules: LevelRules | None = None,
         observer: LinkObserver | None = None,
+        admits: Callable[[Address], bool] = lambda address: True,
         carries: Callable[[bytes], bool] = lambda query: True,
         covers: Callable[[bytes, bytes], bool] = lambda wide, narrow: not wide or wide == narrow,
         coverage: Callable[[bytes], float] = lambda query: 1.0,
@@ -96,7 +103,8 @@ class Mesh:
     ) -> None:
         """Queries are opaque here; an empty one is everything.
 
-        `carries(query)`: do we have, or can we get, all of it. `covers(wide, narrow)`: for Children(Q).
+        `admits(address)`: may somebody from there be our child. `carries(query)`: do we have, or can we get, all of
+        it. `covers(wide, narrow)`: for Children(Q).
         `coverage(query)`: the share of our own query in what a candidate carries. `query`: our own, for inquiries.
         """
         own = Standing(peer_id, config, rules or LevelRules(config.level_step), rng)
@@ -106,7 +114,7 @@ class Mesh:
         self._seeking = Seeking(
             own, self.parents, self.children, policy=policy or ScoredSelection(), coverage=coverage, query=query
         )
-        self._admission = Admission(own, self.parents, self.children, carries)
+        self._admission = Admission(own, self.parents, self.children, admits=admits, carries=carries)
         self._publishing = Publishing(own)
         self._observer = observer or _NoObserver()
         self._covers = covers
@@ -155,6 +163,19 @@ class Mesh:
         self._enter(now)
         self._seeking.candidates.add_records(records, now)
         self._seeking.wake_if_starved(now)
+
+    def carried_changed(self, *, now: float) -> None:
+        """What the record says of our query is no longer so."""
+        self._enter(now)
+        self._publishing.touch(now)
+
+    def drop_child(self, link: Link, reason: CloseReason, *, now: float) -> None:
+        """A child has come to want what it can't have here; it keeps its other parents, and finds another for us."""
+        self._enter(now)
+        child = self.children.links.get(link)
+        if child is not None:
+            self._own.counters[f"dropped_{reason.name.lower()}"] += 1
+            self._lose_child(child, reason, now)
 
     # Inputs from links
 
@@ -290,6 +311,8 @@ class Mesh:
                 return messages.encode_answer(messages.Peers(self.parents.answer()))
             case messages.StatusRequest():
                 return messages.encode_answer(self.status())
+            case messages.WantsRequest():
+                return messages.encode_answer(messages.Wanted(self._observer.wanted()))
 
     def inquiry_answered(self, inquiry: Inquiry, answer: bytes, *, now: float) -> None:
         self._enter(now)

@@ -175,6 +175,18 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class ResilienceChanged:
+    """So many sound parents now: one less can die without a stall. Told by the shell, also to a new listener."""
+
+    sound: int
+    wanted: int
+
+    @property
+    def is_met(self) -> bool:
+        return self.sound >= self.wanted
+
+
+@dataclass(frozen=True, slots=True)
 class ColdRestart:
     """No parent for too long: the children were let go and this peer starts over."""
 

@@ -18,9 +18,11 @@ request and answer of an inquiry. This file knows neither links nor time. Every 
     CHILDREN count u16, query bytes                                                       (inquiry)
     PARENTS  nothing                                                                      (inquiry)
     STATUS   nothing                                                                      (inquiry)
+    WANTS    nothing                                                                      (inquiry)
     PEERS    count u8, count x (peer)                                                     (answer)
     STATE    flags u8 (1 rooted), level u32, hops u8, resilience u8, held u8, wanted u8, children u16, capacity u16,
              peer id                                                                      (answer)
+    WANTED   flags u8 (1 told), count u16, query bytes                                    (answer)
     feed     run u64, beat u64, age u16 (milliseconds)
     peer     peer id, level u32, address
     peer id  length u8 (1 to 32), bytes
@@ -68,6 +70,8 @@ class MessageType(IntEnum):
     STATUS = 0x0A
     PEERS = 0x0B
     STATE = 0x0C
+    WANTS = 0x0D
+    WANTED = 0x0E
 
 
 class RefuseReason(IntEnum):
@@ -97,6 +101,7 @@ class CloseReason(IntEnum):
     SILENT = 0x07
     REPLACED = 0x08
     MALFORMED = 0x09
+    QUERY_NOT_CARRIED = 0x0A
 
 
 class MalformedMessage(ValueError):
@@ -233,9 +238,21 @@ class State:
     capacity: int
 
 
+@dataclass(frozen=True, slots=True)
+class WantsRequest:
+    """What does the client there ask for?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The query as it goes to parents, empty for everything; None when there is no client or it is too long."""
+
+    query: bytes | None
+
+
 LinkMessage = Beat | Report | Probe | Echo
-Request = ChildrenRequest | ParentsRequest | StatusRequest
-Answer = Peers | State
+Request = ChildrenRequest | ParentsRequest | StatusRequest | WantsRequest
+Answer = Peers | State | Wanted
 
 _HEAD = struct.Struct(">BB")
 _JOIN = struct.Struct(">BBBIBBBQI")
@@ -246,6 +263,7 @@ _NUMBER = struct.Struct(">BBI")
 _COUNT = struct.Struct(">BBB")
 _QUERY = struct.Struct(">BBH")
 _STATE = struct.Struct(">BBBIBBBBHH")
+_WANTED = struct.Struct(">BBBH")
 _LEVEL = struct.Struct(">I")
 _PORT = struct.Struct(">H")
 
@@ -304,12 +322,17 @@ def encode_request(request: Request) -> bytes:
             return _HEAD.pack(VERSION, MessageType.PARENTS)
         case StatusRequest():
             return _HEAD.pack(VERSION, MessageType.STATUS)
+        case WantsRequest():
+            return _HEAD.pack(VERSION, MessageType.WANTS)
 
 
 def encode_answer(answer: Answer) -> bytes:
     match answer:
         case Peers(peers):
             return _encode_peers(MessageType.PEERS, peers, MAX_PEERS_IN_ANSWER)
+        case Wanted(query):
+            told = query if query is not None and len(query) <= MAX_QUERY_BYTES else None
+            return _WANTED.pack(VERSION, MessageType.WANTED, told is not None, len(told or b"")) + (told or b"")
         case State():
             return _STATE.pack(
                 VERSION,
@@ -383,6 +406,13 @@ def decode_link_message_untrusted(body: bytes) -> LinkMessage:
     raise MalformedMessage(f"type 0x{kind:02x} with {len(body)} bytes is no message of a link")
 
 
+_EMPTY_REQUESTS: dict[int, type[ParentsRequest] | type[StatusRequest] | type[WantsRequest]] = {
+    MessageType.PARENTS: ParentsRequest,
+    MessageType.STATUS: StatusRequest,
+    MessageType.WANTS: WantsRequest,
+}
+
+
 def decode_request_untrusted(body: bytes) -> Request:
     kind = _kind(body)
     if kind == MessageType.CHILDREN:
@@ -391,9 +421,9 @@ def decode_request_untrusted(body: bytes) -> Request:
             raise MalformedMessage(f"a query of {size} bytes, at most {MAX_QUERY_BYTES} are read")
         _expect_end(body, _QUERY.size + size)
         return ChildrenRequest(body[_QUERY.size :])
-    if kind in (MessageType.PARENTS, MessageType.STATUS):
+    if kind in _EMPTY_REQUESTS:
         _expect_end(body, _HEAD.size)
-        return ParentsRequest() if kind == MessageType.PARENTS else StatusRequest()
+        return _EMPTY_REQUESTS[kind]()
     raise MalformedMessage(f"type 0x{kind:02x} is no inquiry")
 
 
@@ -406,6 +436,12 @@ def decode_answer_untrusted(body: bytes) -> Answer:
         peer_id, end = _decode_peer_id(body, _STATE.size)
         _expect_end(body, end)
         return State(peer_id, level, hops, resilience, bool(flags & _ROOTED), held, wanted, children, capacity)
+    if kind == MessageType.WANTED:
+        _, _, told, size = _unpack(_WANTED, body)
+        if size > MAX_QUERY_BYTES:
+            raise MalformedMessage(f"a query of {size} bytes, at most {MAX_QUERY_BYTES} are read")
+        _expect_end(body, _WANTED.size + size)
+        return Wanted(body[_WANTED.size :] if told else None)
     raise MalformedMessage(f"type 0x{kind:02x} is no answer")
 
 

@@ -13,28 +13,29 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import trio
 
-from dcp import Config, Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Start, Started
+from dcp import EVERYTHING, Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
 from dcp.compression import Compressor
 from dcp.driver import Driver
 from dcp.events import Content
-from dcp.link import Address, is_loopback
+from dcp.link import Address
 from dcp.udp import UdpSocket
 from peer import meshevents
-from peer.candidates import CandidateRecord
-from peer.core import CoreConfig, PeerCore, PeerEvent, Role
-from peer.errors import Overrun, PeerError, StreamUnavailable, WrongOwner
-from peer.flow import FlowConfig, FlowEvent
-from peer.meshconfig import MeshConfig
+from peer.core import PeerCore, PeerEvent, Role
+from peer.errors import Overrun, StreamUnavailable, WrongOwner
+from peer.flow import FlowEvent
 from peer.messages import PeerId
+from peer.options import HostPort, PeerOptions, default_listen
 from peer.queries import XPathPolicy
+from peer.records import candidate_of, grant_of
+from peer.statistics import Statistics, snapshot
 from xmlswitch import Query
 
 if TYPE_CHECKING:
@@ -43,69 +44,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HostPort = tuple[str, int]
+Event = meshevents.Event | meshevents.ResilienceChanged | FlowEvent | Gap | Statistics
+"""What a listener is told."""
 
-DEFAULT_CAPACITY = 6
-OWN_GRANT_LIFETIME = 30 * 86_400.0
-"""A root that holds the owner's key vouches for itself for so long; it does so anew at every start."""
+FIRST_CONTACT_PATIENCE = 1.0
+CONTACT_LOOK_INTERVAL = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerOptions:
-    """Everything that a program may choose about a peer. The defaults join on this host."""
-
-    stream: str
-    role: Role = Role.ROUTER
-    query: str | None = None
-    namespaces: Mapping[str, str] = field(default_factory=dict)
-    parents: int = 2
-    capacity: int = DEFAULT_CAPACITY
-    listen: HostPort | None = None
-    """None: this host alone, unless `bootstrap` names somebody elsewhere; then every interface."""
-    bootstrap: Sequence[HostPort] = ()
-    beacon: bool = True
-    """Find peers on this host and LAN by multicast."""
-    identity: Path | None = None
-    """Key file, made when it is not there; None: a key for this run only."""
-    state: Path | None = None
-    """Folder in which contacts and pinned owners are remembered; None: nothing is."""
-    start: Start = Start.NEW
-    position: int | None = None
-    dynamic: bool = False
-    deliver: bool = True
-    compress: str = "none"
-    dictionary: bytes | None = None
-    grant: Path | None = None
-    """A root's grant from the stream's owner (`python -m dht grant`), so that several roots serve one stream."""
-    owner: Path | None = None
-    """In place of a grant: the owner's own key file, with which this root vouches for itself."""
-    mesh: MeshConfig = field(default_factory=MeshConfig)
-    dcp: Config = field(default_factory=Config)
-    fallbacks: Sequence[str] = ()
-    """Narrower queries, the widest first, to step down to when this program can't keep up with `query`."""
-    flow: FlowConfig = field(default_factory=FlowConfig)
-
-    def on_any_port(self, **changes: Any) -> PeerOptions:
-        """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
-        listen = (self.listen[0], 0) if self.listen is not None else None
-        return replace(self, listen=listen, identity=None, state=None, **changes)
-
-    def core(self) -> CoreConfig:
-        capacity = 0 if self.role is Role.LEAF else self.capacity
-        mesh = replace(self.mesh, parents_wanted=self.parents, capacity=capacity)
-        return CoreConfig(
-            stream=self.stream,
-            role=self.role,
-            mesh=mesh,
-            dcp=self.dcp,
-            query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
-            dynamic=self.dynamic,
-            deliver=self.deliver,
-            start=self.start,
-            position=self.position,
-            fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
-            flow=self.flow,
-        )
+@dataclass(slots=True)
+class _Listener:
+    channel: trio.MemorySendChannel[Event]
+    statistics_every: float | None
+    statistics_at: float = 0.0
 
 
 class Peer:
@@ -128,13 +78,22 @@ class Peer:
             dictionary=options.dictionary,
         )
         self.core = PeerCore(
-            options.core(), PeerId(bytes(identity.peer_id)), rng=rng, policy=XPathPolicy(self._compressor)
+            options.core(),
+            PeerId(bytes(identity.peer_id)),
+            rng=rng,
+            policy=XPathPolicy(self._compressor, clock=time.perf_counter),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None
         self.unreadable = 0
         """Packets whose envelope could not be opened: handed over as gaps."""
         self.problem: Exception | None = None
+        self.lookups: Counter[str] = Counter()
+        """Questions to the directory by how they ended: found, nothing, unavailable, other_owner."""
+        self.lookup_seconds = 0.0
+        self.published_bytes = 0
+        self.query = options.query
+        """What the program asked for last."""
         self._left = trio.Event()
         self._readers = trio.lowlevel.ParkingLot()
         self._turns = trio.lowlevel.ParkingLot()
@@ -143,7 +102,10 @@ class Peer:
         self._record: meshevents.PublishRecord | None = None
         self._publication = trio.Event()
         self._since_checkpoint = 0
-        self._listeners: list[trio.MemorySendChannel[meshevents.Event | FlowEvent]] = []
+        self._clock = trio.lowlevel.current_clock()
+        self._listeners: list[_Listener] = []
+        self._listening = trio.Event()
+        self._sound_told = -1
 
     # --- for programs -------------------------------------------------------------------------------------------------
 
@@ -203,7 +165,9 @@ class Peer:
 
     def publish_now(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
         """As `send`, for callers that see to their own checkpoints."""
-        number = self.core.publish(self._compressor.pack(payload), an=an, contiguous=contiguous)
+        packed = self._compressor.pack(payload)
+        number = self.core.publish(packed, an=an, contiguous=contiguous)
+        self.published_bytes += len(packed)
         self.driver.turn_soon()
         return number
 
@@ -222,6 +186,7 @@ class Peer:
         """Want other packets from some position on, which a `QuerySwitched` tells; QueryError for a bad query."""
         parsed = Query.parse(query, namespaces or {}) if query is not None else None
         self.core.change_query(parsed, now=trio.current_time())
+        self.query = query
         self.driver.turn()
 
     async def leave(self) -> None:
@@ -247,22 +212,46 @@ class Peer:
         """Until the peer has dealt with some input: the moment to look again at whatever is waited for."""
         await self._turns.park()
 
-    def events(self, buffer: int = 256) -> trio.MemoryReceiveChannel[meshevents.Event | FlowEvent]:
-        """What happens in the mesh around this peer: parents gained and lost, degraded, restored and the like."""
-        send, receive = trio.open_memory_channel[meshevents.Event | FlowEvent](buffer)
-        self._listeners.append(send)
+    def statistics(self) -> Statistics:
+        """What this peer counts. May be called outside a task of trio, in trio's thread."""
+        return snapshot(
+            self.core,
+            published_bytes=self.published_bytes,
+            unreadable=self.unreadable,
+            now=self.now(),
+        )
+
+    def now(self) -> float:
+        """The time that this peer's machines live in."""
+        return self._clock.current_time()
+
+    def events(self, buffer: int = 256, *, statistics_every: float | None = None) -> trio.MemoryReceiveChannel[Event]:
+        """What happens around this peer: parents gained and lost, resilience, gaps and the like.
+
+        The first is the resilience now. With `statistics_every` a `Statistics` comes at once and every so many seconds.
+        """
+        if statistics_every is not None and statistics_every <= 0:
+            raise ValueError(f"statistics come every so many seconds, not every {statistics_every}")
+        send, receive = trio.open_memory_channel[Event](buffer)
+        self._listeners.append(_Listener(send, statistics_every))
+        send.send_nowait(self._resilience())
+        self._listening.set()
         return receive
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _unpacked(self, item: Content) -> Content:
         if not isinstance(item, Packet):
+            if isinstance(item, Gap):
+                self._tell(item)
             return item
         try:
             return Packet(item.an, self._compressor.unpack_untrusted(item.payload))
         except PayloadRefused:
             self.unreadable += 1
-            return Gap(item.an - 1, item.an)
+            gap = Gap(item.an - 1, item.an)
+            self._tell(gap)
+            return gap
 
     def _reopen(self) -> None:
         receiver = self.core.receiver
@@ -285,19 +274,50 @@ class Peer:
                 self._left.set()
                 self._tell(event)
             case _:
-                log.info("%s: %s", self.options.stream, event)
+                log.info("%s: %s", self.options.stream, event, extra={"happened": event})
                 self._tell(event)
 
-    def _tell(self, event: PeerEvent) -> None:
+    def _tell(self, event: PeerEvent | Event) -> None:
         for listener in list(self._listeners):
-            try:
-                listener.send_nowait(event)  # type: ignore[arg-type]
-            except trio.WouldBlock:
-                continue  # a listener that does not listen misses events, and harms nobody
-            except trio.BrokenResourceError:
-                self._listeners.remove(listener)
+            self._tell_one(listener, event)
+
+    def _tell_one(self, listener: _Listener, event: PeerEvent | Event) -> None:
+        try:
+            listener.channel.send_nowait(event)  # type: ignore[arg-type]
+        except trio.WouldBlock:
+            pass  # a listener that does not listen misses events, and harms nobody
+        except trio.BrokenResourceError:
+            self._listeners.remove(listener)
+
+    def end_events(self) -> None:
+        """The peer has gone: whoever listens is told so by the end of the channel."""
+        for listener in self._listeners:
+            listener.channel.close()
+        self._listeners.clear()
+
+    def _resilience(self) -> meshevents.ResilienceChanged:
+        self._sound_told = self.parents
+        wanted = 0 if self.options.role is Role.ROOT else self.options.parents
+        return meshevents.ResilienceChanged(self._sound_told, wanted)
+
+    async def run_statistics(self) -> None:
+        """Snapshots for the listeners that asked for them."""
+        while True:
+            now = trio.current_time()
+            next_at = float("inf")
+            for listener in list(self._listeners):
+                if listener.statistics_every is not None:
+                    if now >= listener.statistics_at:
+                        listener.statistics_at = now + listener.statistics_every
+                        self._tell_one(listener, self.statistics())
+                    next_at = min(next_at, listener.statistics_at)
+            with trio.move_on_at(next_at):
+                await self._listening.wait()
+                self._listening = trio.Event()
 
     def _on_turn(self) -> None:
+        if self._listeners and self.parents != self._sound_told:
+            self._tell(self._resilience())
         receiver = self.core.receiver
         if (
             self.core.disconnected is not None
@@ -325,14 +345,28 @@ class Peer:
                 continue
             below = None if wanted.below_level >= 0xFFFF_FFFF else wanted.below_level
             self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, below_level=below)])
+            await self._meet_somebody(directory)
+            began, ended = time.perf_counter(), "unavailable"
             try:
                 roots = await directory.roots(stream)
                 self._found(roots)
-                self._found(await directory.candidates(stream, below_level=below, limit=64, repair=wanted.for_repair))
+                others = await directory.candidates(stream, below_level=below, limit=64, repair=wanted.for_repair)
+                self._found(others)
+                ended = "found" if roots or others else "nothing"
             except StreamOwnerChanged as error:
+                ended = "other_owner"
                 self.fail(WrongOwner(str(error)))
             except DhtError as error:
                 log.info("directory: %s", error)
+            self.lookups[ended] += 1
+            self.lookup_seconds += time.perf_counter() - began
+
+    async def _meet_somebody(self, directory: TrioDirectory) -> None:
+        """The first question comes before the DHT has its first contact: asked then it fails, and costs a retry."""
+        with trio.move_on_after(FIRST_CONTACT_PATIENCE):
+            while directory.stats().contacts == 0:
+                with trio.move_on_after(CONTACT_LOOK_INTERVAL):
+                    await self._turns.park()
 
     def _found(self, records: Sequence[PeerRecord]) -> None:
         if records:
@@ -359,7 +393,7 @@ class Peer:
         from dht import Role as DhtRole
 
         role = {Role.ROOT: DhtRole.ROOT, Role.ROUTER: DhtRole.ROUTER, Role.LEAF: DhtRole.LEAF}[self.options.role]
-        query = self.core.config.query
+        token = self.core.subscription
         return PeerRecord(
             stream=self.options.stream,
             peer_id=self.identity.peer_id,
@@ -373,7 +407,7 @@ class Peer:
             free_repair_slots=record.free_for_repair,
             wanted_parents=record.parents_wanted,
             held_parents=record.parents_held,
-            query=QuerySummary.of(query.canonical) if query is not None else None,
+            query=QuerySummary.of(self.core.policy.query_of(token).canonical) if token != EVERYTHING else None,
             grant=self._grant,
         )
 
@@ -391,53 +425,6 @@ class Peer:
         self._turns.unpark_all()
 
 
-def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
-    """Loopback unless told otherwise, and to name a peer elsewhere is to tell otherwise."""
-    return ("127.0.0.1", 0) if all(is_loopback(address) for address in bootstrap) else ("0.0.0.0", 0)
-
-
-def candidate_of(record: PeerRecord) -> CandidateRecord:
-    """The directory's word in the mesh's terms."""
-    from dht import Role as DhtRole
-
-    return CandidateRecord(
-        peer_id=PeerId(bytes(record.peer_id)),
-        address=record.addresses[0],
-        level=record.level,
-        hops=record.hops,
-        load=record.children / record.capacity if record.capacity else 1.0,
-        free=record.free_slots,
-        free_for_repair=record.free_repair_slots,
-        resilience=record.held_parents if record.role is not DhtRole.ROOT else 255,
-        is_root=record.role is DhtRole.ROOT,
-        version=record.version,
-    )
-
-
-def _grant_of(options: PeerOptions, identity: Identity) -> Grant | None:
-    """A root's proof that the stream's owner vouches for it; PeerError when the file does not say so."""
-    from dht import Grant, IdentityError, RecordRejected
-    from dht import Identity as Owner
-
-    if options.role is not Role.ROOT or (options.grant is None and options.owner is None):
-        return None
-    if options.owner is not None:
-        try:
-            owner = Owner.load(options.owner)
-        except IdentityError as error:
-            raise PeerError(str(error)) from None
-        expires_at = int(time.time() + OWN_GRANT_LIFETIME)
-        return Grant.issue(owner, stream=options.stream, peer_id=identity.peer_id, expires_at=expires_at)
-    assert options.grant is not None
-    try:
-        grant = Grant.from_text(options.grant.read_text())
-    except (OSError, ValueError, RecordRejected) as error:
-        raise PeerError(f"{options.grant}: {error}") from None
-    if (grant.stream, grant.peer_id) != (options.stream, identity.peer_id):
-        raise PeerError(f"{options.grant}: this grant is for another stream or another peer's key")
-    return grant
-
-
 @asynccontextmanager
 async def open_peer(
     options: PeerOptions,
@@ -451,7 +438,7 @@ async def open_peer(
     identity = Identity.load_or_create(options.identity) if options.identity is not None else Identity.generate()
     udp = await bind(options.listen or default_listen(options.bootstrap))
     try:
-        peer = Peer(options, identity, udp, rng or random.SystemRandom(), grant=_grant_of(options, identity))
+        peer = Peer(options, identity, udp, rng or random.SystemRandom(), grant=grant_of(options, identity))
         state = options.state
         directory_options = DirectoryOptions(
             bootstrap=tuple(options.bootstrap),
@@ -467,6 +454,7 @@ async def open_peer(
             nursery.start_soon(peer.driver.run)
             nursery.start_soon(peer.run_lookups, directory)
             nursery.start_soon(peer.run_publications, directory)
+            nursery.start_soon(peer.run_statistics)
             peer.core.start(now=trio.current_time())
             peer.driver.turn()
             try:
@@ -475,6 +463,7 @@ async def open_peer(
                 with trio.move_on_after(options.mesh.leave_grace + 1.0, shield=True):
                     await peer.leave()
                     await directory.withdraw(options.stream)
+                peer.end_events()
                 nursery.cancel_scope.cancel()
     finally:
         udp.close()

@@ -19,7 +19,18 @@ from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
 from dcp.udp import UdpSocket
 from peer import messages
-from peer.messages import ChildrenRequest, MalformedMessage, ParentsRequest, Peers, Request, State, StatusRequest
+from peer.messages import (
+    Answer,
+    ChildrenRequest,
+    MalformedMessage,
+    ParentsRequest,
+    Peers,
+    Request,
+    State,
+    StatusRequest,
+    Wanted,
+    WantsRequest,
+)
 
 if TYPE_CHECKING:
     from dcp.link import Address as SocketAddress
@@ -32,6 +43,9 @@ MAX_PEERS = 10_000
 """A crawl ends there, and says so."""
 MAX_AT_ONCE = 32
 ANSWER_TIMEOUT = 1.0
+FRUITLESS_TRIES = 16
+"""An answer names up to 16 children, chosen at random: who has more is asked again, until all are known or so many
+answers in a row brought none that is new. The last one of 64 is missed by 16 answers with a chance of 1 %."""
 
 
 @dataclass(slots=True)
@@ -50,6 +64,10 @@ class PeerView:
     parents: list[bytes] = field(default_factory=list)
     children: list[bytes] = field(default_factory=list)
     query: str | None = None
+    """Canonical; empty when it asks for everything, None when that is not known."""
+    resilience: int | None = None
+    rooted: bool | None = None
+    """Fed from a root, by its own word."""
     age: float | None = None
     """Seconds since its record was published; None for peers that are not in the directory."""
     answered: bool = False
@@ -119,16 +137,37 @@ class Crawler:
         peer.level, peer.hops = state.level, state.hops
         peer.parents_held, peer.parents_wanted = state.parents_held, state.parents_wanted
         peer.children_held, peer.capacity = state.children, state.capacity
+        peer.resilience, peer.rooted = state.resilience, state.is_rooted
         if peer.role is None:
             peer.role = "leaf" if state.capacity == 0 else "router"
-        for request, found in ((ParentsRequest(), peer.parents), (ChildrenRequest(b""), peer.children)):
-            answer = await self._ask(peer.address, request)
-            if isinstance(answer, Peers):
-                for other in answer.peers:
-                    found.append(bytes(other.peer_id))
-                    self._meet(view, queue, bytes(other.peer_id), other.address)
+        await self._name_peers(view, queue, peer, ParentsRequest(), peer.parents)
+        fruitless = 0
+        while len(peer.children) < state.children and fruitless < FRUITLESS_TRIES and view.is_whole:
+            found = await self._name_peers(view, queue, peer, ChildrenRequest(b""), peer.children)
+            if found is None:
+                break
+            fruitless = 0 if found else fruitless + 1
+        if peer.role != "root":
+            asked = await self._ask(peer.address, WantsRequest())
+            if isinstance(asked, Wanted) and asked.query is not None:
+                peer.query = _query_text(asked.query)
 
-    async def _ask(self, address: Address, request: Request) -> Peers | State | None:
+    async def _name_peers(
+        self, view: MeshView, queue: list[PeerView], peer: PeerView, request: Request, known: list[bytes]
+    ) -> int | None:
+        """Ask once for neighbours; how many were new. None when nobody answered."""
+        answer = await self._ask(peer.address, request)
+        if not isinstance(answer, Peers):
+            return None
+        before = len(known)
+        for other in answer.peers:
+            peer_id = bytes(other.peer_id)
+            if peer_id not in known:
+                known.append(peer_id)
+                self._meet(view, queue, peer_id, other.address)
+        return len(known) - before
+
+    async def _ask(self, address: Address, request: Request) -> Answer | None:
         body = messages.encode_request(request)
         number = self.hub.inquire(address, body, timeout=ANSWER_TIMEOUT, now=trio.current_time())
         answered = self._waiting[number] = trio.Event()
@@ -151,6 +190,18 @@ class Crawler:
     def _on_other(self, data: bytes, address: SocketAddress) -> None:
         if self.directory is not None:
             self.directory.datagram_received(data, address)
+
+
+def _query_text(token: bytes) -> str | None:
+    """What a stranger says it asks for, as text; None for nonsense."""
+    from xmlswitch import MalformedQuery, Query, QueryError
+
+    if not token:
+        return ""
+    try:
+        return Query.decode_untrusted(token).canonical
+    except (MalformedQuery, QueryError):
+        return None
 
 
 def _note_record(peer: PeerView, record: PeerRecord) -> None:

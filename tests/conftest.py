@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -11,3 +12,8 @@ settings.register_profile("dev", deadline=None, max_examples=60, suppress_health
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("soak", settings.get_profile("dev"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# A shell without job control starts what runs in the background with Ctrl-C ignored, and every child inherits that: the
+# tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

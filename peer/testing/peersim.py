@@ -1,7 +1,8 @@
 """Whole peers in virtual time: dcp, mesh and switch of each, on one simulated network, repeatable from a seed.
 
-After every step of the network the promises are checked: levels fall along every link that both ends hold, nobody has
-more children than it said, and every client is handed exactly its part of the stream or an explicit gap.
+The promises are checked as it runs: after every input of a peer, that levels fall along each of its links that both
+ends hold and that it has no more children than it said; and as each client takes what it is handed, that this is
+exactly its part of the stream or an explicit gap.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class SimPeer:
     alive: bool = True
     selection: SelectionPolicy | None = None
     last_published: int = 0
+    seen_version: int = -1
+    """The mesh's version when its links were last checked."""
     cold_restarts: int = 0
     degraded_at: float | None = None
     repair_times: list[float] = field(default_factory=list)
@@ -71,10 +74,14 @@ class PeerSimulation:
         self.seed = seed
         self.rng = random.Random(seed)
         self.network = Network(
-            self.rng.getrandbits(64), conditions=conditions or Conditions(delay=0.005), on_event=self._on_event
+            self.rng.getrandbits(64),
+            conditions=conditions or Conditions(delay=0.005),
+            on_event=self._on_event,
+            on_turn=self._on_turn,
         )
         self.peers: dict[str, SimPeer] = {}
         self._by_address: dict[Address, SimPeer] = {}
+        self._by_id: dict[PeerId, SimPeer] = {}
         self._records: dict[PeerId, CandidateRecord] = {}
         self._directory_delay = directory_delay
         self._version = 0
@@ -130,6 +137,7 @@ class PeerSimulation:
             peer.check = StreamCheck(name, self.truth, token_of(parsed))
         self.peers[name] = peer
         self._by_address[address] = peer
+        self._by_id[peer.core.mesh.peer_id] = peer
         self._boot(peer)
         return peer
 
@@ -164,6 +172,7 @@ class PeerSimulation:
         self._note(f"restart {name}")
         peer.alive = True
         peer.core = self._new_core(name, peer.config, peer.selection)
+        peer.seen_version = -1
         if peer.check is not None:
             peer.check = StreamCheck(name, self.truth, token_of(peer.config.query))
         self._boot(peer)
@@ -226,7 +235,9 @@ class PeerSimulation:
             while self.network.now < end:
                 self.network.run_until(min(self.network.now + step, end))
                 self._drain(step)
-                self.check_links()
+            for peer in self.peers.values():
+                if peer.alive:
+                    self.check_peer(peer)
             self.check_bounds()
             self._check_timers(self.network.now - began, self.network.timeouts - fired)
         except (StreamBroken, PromiseBroken) as error:
@@ -251,21 +262,34 @@ class PeerSimulation:
                 receiver.reopen_window(self.network.now)
                 self.network.pump(peer.address)
 
-    def check_links(self) -> None:
-        """Promise 3, and fan-out: over every link that both ends hold."""
-        by_id = {peer.core.mesh.peer_id: peer for peer in self.peers.values() if peer.alive}
-        for peer in by_id.values():
-            mesh = peer.core.mesh
-            if len(mesh.children) > mesh.config.capacity:
-                raise PromiseBroken(f"{peer.name} has {len(mesh.children)} children, {mesh.config.capacity} at most")
-            for parent in mesh.parents.links.values():
-                other = by_id.get(parent.peer_id)
-                if other is None or not self.is_held_by_both(peer, parent.link, other):
-                    continue
-                if other.core.mesh.level >= mesh.level:
-                    raise PromiseBroken(
-                        f"{peer.name} (level {mesh.level}) is a child of {other.name} (level {other.core.mesh.level})"
-                    )
+    def _on_turn(self, address: Address) -> None:
+        peer = self._by_address.get(address)  # a test may put strangers on the network
+        if peer is not None and peer.core.mesh.version != peer.seen_version:
+            peer.seen_version = peer.core.mesh.version
+            self.check_peer(peer)
+
+    def check_peer(self, peer: SimPeer) -> None:
+        """Promise 3, and fan-out: over every link of this peer that both its ends hold."""
+        mesh = peer.core.mesh
+        if len(mesh.children) > mesh.config.capacity:
+            raise PromiseBroken(f"{peer.name} has {len(mesh.children)} children, {mesh.config.capacity} at most")
+        for parent_id in {parent.peer_id for parent in mesh.parents.links.values()}:
+            self._check_levels(peer, parent_id)
+        for child_id in mesh.children.peer_ids():
+            child = self._by_id.get(child_id)
+            if child is not None:
+                self._check_levels(child, mesh.peer_id)
+
+    def _check_levels(self, child: SimPeer, parent_id: PeerId) -> None:
+        above = self._by_id.get(parent_id)
+        if above is None or not (child.alive and above.alive) or above.core.mesh.level < child.core.mesh.level:
+            return
+        for parent in child.core.mesh.parents.links.values():
+            if parent.peer_id == parent_id and self.is_held_by_both(child, parent.link, above):
+                raise PromiseBroken(
+                    f"{child.name} (level {child.core.mesh.level}) is a child of {above.name} "
+                    f"(level {above.core.mesh.level})"
+                )
 
     def check_bounds(self) -> None:
         """Promise 5: nothing in a peer outgrows what the mesh and the configuration allow."""

@@ -10,14 +10,18 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+import peer
+from peer import blocking
 from peer.cli_errors import ExitCode
-from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, call, clean_environment, root, running
+from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, clean_environment, root, running
+from tests.peer.inprocess import call_here, root_here
 
-pytestmark = [pytest.mark.net, pytest.mark.slow]
+pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("cli")]
 JOIN = ("join", "--roots-key", "asdi", *LOCAL)
 DOCUMENTS = [b"<p><n>%d</n></p>" % number for number in range(60)]
 
@@ -28,21 +32,47 @@ def feed_file(folder: Path) -> str:
     return str(path)
 
 
-def test_a_file_goes_through_a_router_to_a_client(tmp_path):
-    with root("--feed", feed_file(tmp_path), "--rate", "0") as (_, address):
-        reach = ("--bootstrap", address, "--timeout", str(PATIENCE))
-        done = call(*JOIN, *reach, "--leaf", "--parents", "1", "--from", "oldest", "--count", "60")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == DOCUMENTS
-        done = call(
-            *JOIN, *reach, "--leaf", "--parents", "1", "--from", "11", "--query", "/p/n >= 50", "--format", "jsonl",
-            "--count", "10",
-        )  # fmt: skip
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [line["an"] for line in lines] == list(range(51, 61))
-        assert {line["stream"] for line in lines} == {"asdi"}
-        assert [line["xml"].encode() for line in lines] == DOCUMENTS[50:]
-        assert all(line["received"] > 1e9 and "latency_ms" not in line for line in lines)
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A root in this process with sixty packets behind it, for every test that only needs one to be there."""
+    with root_here(feed_file(tmp_path_factory.mktemp("feed")), rate=0) as address:
+        yield address
+
+
+def test_what_goes_to_stdout(address, capfd):
+    reach = (*JOIN, "--bootstrap", address, "--timeout", str(PATIENCE), "--leaf", "--parents", "1")
+    done = call_here(capfd, *reach, "--from", "oldest", "--count", "60")
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == DOCUMENTS
+    done = call_here(
+        capfd, *reach, "--from", "11", "--query", "/p/n >= 50", "--format", "jsonl", "--count", "10",
+    )  # fmt: skip
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["an"] for line in lines] == list(range(51, 61))
+    assert {line["stream"] for line in lines} == {"asdi"}
+    assert [line["xml"].encode() for line in lines] == DOCUMENTS[50:]
+    assert all(line["received"] > 1e9 and "latency_ms" not in line for line in lines)
+    done = call_here(capfd, *reach, "--from", "oldest", "--count", "60", "--format", "raw")
+    assert done.out == b"".join(DOCUMENTS)
+    done = call_here(capfd, *reach, "--from", "oldest", "--count", "60", "--format", "none")
+    assert (done.code, done.out) == (0, b"")
+
+
+def test_a_file_goes_through_a_router_to_a_client(address, capfd):
+    """The router is a process; the client knows only the router's address."""
+    with running(*JOIN, "--bootstrap", address, "--parents", "1", "--from", "oldest", "--log-json", "--log-level",
+                 "info") as router:  # fmt: skip
+        router.until(lambda: len(router.out) == 60)
+        gained = json.loads(router.says("ParentGained"))
+        assert (gained["event"], gained["level"]) == ("ParentGained", "info")
+        assert (gained["fields"]["address"], gained["fields"]["level"]) == (address, 0)
+        opened = json.loads(router.says('"Open"'))
+        assert opened["message"].startswith("asdi: open on 127.0.0.1:")
+        assert all(json.loads(line)["time"] > 1e9 for line in router.err)
+        own = opened["message"].rsplit(" ", 1)[1]
+        done = call_here(capfd, *JOIN, "--leaf", "--bootstrap", own, "--from", "oldest", "--parents", "2", "--count",
+                         "60", "--timeout", str(PATIENCE))  # fmt: skip
+        assert done.out.splitlines() == DOCUMENTS
 
 
 def test_two_roots_with_one_owner_and_the_death_of_one(tmp_path):
@@ -68,70 +98,87 @@ def has_parents(path: Path, count: int) -> bool:
     return path.exists() and json.loads(path.read_text())["parents_sound"] == count
 
 
-def test_ctrl_c_leaves_the_mesh_and_withdraws_the_record(tmp_path):
-    with root("--feed", feed_file(tmp_path)) as (serving, address):
+def test_ctrl_c_leaves_the_mesh_and_withdraws_the_record(tmp_path, capfd):
+    """And the demo feed at 120 times its speed: at its own it says a few things a second."""
+    with root("--feed", "demo", "--speed", "120") as (serving, address):
         with running(*JOIN, "--bootstrap", address, "--parents", "1", "--format", "none",
                      "--status-file", str(tmp_path / "status.json")) as router:  # fmt: skip
             router.until(lambda: has_parents(tmp_path / "status.json", 1))
-            listed = wait_for_peers(address, 2)
+            router.until(lambda: json.loads((tmp_path / "status.json").read_text())["packets"] > 150)
+            listed = wait_for_peers(capfd, address, 2)
             assert sorted(peer["role"] for peer in listed["peers"]) == ["root", "router"]
             assert router.stop(signal.SIGINT) == ExitCode.INTERRUPTED
             assert "Traceback" not in router.text
-        shown = wait_for_peers(address, 1)
+        shown = wait_for_peers(capfd, address, 1)
         assert [peer["role"] for peer in shown["peers"]] == ["root"]
         assert serving.stop(signal.SIGTERM) == ExitCode.OK
         assert "Traceback" not in serving.text
 
 
-def wait_for_peers(address: str, count: int) -> dict:
-    """The mesh as `status` sees it, once it has so many peers: `--watch` looks again and again."""
-    with running("status", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--json", "--watch", "--interval",
-                 "0.2") as status:  # fmt: skip
-        status.until(lambda: any(len(json.loads(line)["peers"]) == count for line in status.out))
-        return next(view for view in map(json.loads, status.out) if len(view["peers"]) == count)
+def wait_for_peers(capfd, address: str, count: int) -> dict:
+    """The mesh as `status` sees it, once it has so many peers."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        done = call_here(capfd, "status", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--json")
+        view = json.loads(done.out)
+        if len(view["peers"]) == count:
+            return view
+        assert time.monotonic() < deadline, view
 
 
-def test_status_as_tree_graph_and_exit_code(tmp_path):
-    with root("--feed", feed_file(tmp_path)) as (_, address):
-        reach = ("--roots-key", "asdi", *LOCAL, "--bootstrap", address)
-        with running("join", *reach, "--parents", "2", "--format", "none",
-                     "--status-file", str(tmp_path / "status.json")) as router:  # fmt: skip
-            # One root can't give two parents: the mesh works, and is less safe than was asked for.
-            router.until(lambda: has_parents(tmp_path / "status.json", 1))
-            wait_for_peers(address, 2)
-            done = call("status", *reach)
-            text = done.stdout.decode()
-            assert done.returncode == ExitCode.NOT_ALL, text
+def test_status_as_tree_graph_and_exit_code(capfd, tmp_path):
+    with root_here(feed_file(tmp_path), rate=0) as address:
+        host, port = address.split(":")
+        # One root can't give two parents: the mesh works, and is less safe than was asked for.
+        with blocking.join("asdi", bootstrap=[(host, int(port))], beacon=False, parents=2, query="/p/n > 5") as router:
+            assert isinstance(router.get(PATIENCE), peer.Started)
+            view = wait_for_peers(capfd, address, 2)
+            assert sorted((each["role"], each["query"]) for each in view["peers"]) == [
+                ("root", None),
+                ("router", "/p/n > 5"),
+            ]
+            reach = ("--roots-key", "asdi", *LOCAL, "--bootstrap", address)
+            done = call_here(capfd, "status", *reach)
+            text = done.out.decode()
+            assert done.code == ExitCode.NOT_ALL, text
             assert "2 peers, 1 root, 1 with fewer parents than wanted" in text
             assert "parents 1/2!" in text
             assert text.count("─ ") == 2
-            graph = call("status", *reach, "--dot").stdout.decode()
+            graph = call_here(capfd, "status", *reach, "--dot").out.decode()
             assert graph.startswith('digraph "asdi" {')
             assert graph.count("->") == 1
 
 
-def test_a_recording_goes_on_where_it_was_killed(tmp_path):
+def test_status_watches_until_it_is_stopped(address):
+    with running("status", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--json", "--watch", "--interval",
+                 "0.1") as status:  # fmt: skip
+        status.until(lambda: len(status.out) >= 3)
+        assert status.stop() == ExitCode.INTERRUPTED
+        assert status.text == ""
+
+
+def test_a_recording_goes_on_where_it_was_killed(tmp_path, address, capfd):
     log = str(tmp_path / "log")
-    with root("--feed", feed_file(tmp_path), "--rate", "0") as (_, address):
-        reach = ("--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--out", log)
-        done = call("record", *reach, "--from", "oldest", "--count", "25", "--timeout", str(PATIENCE))
-        assert done.returncode == 0, done.stderr
-        # The rest of what the parent has comes next, without gap or repeat; kill -9 takes nothing of it back.
-        with running("record", *reach) as recording:
-            recording.says("going on after AN 25")
-            wait_for_packets(log, 60)
-            recording.process.kill()
-            recording.end()
-        replayed = call("replay", log, "--format", "jsonl")
-        lines = [json.loads(line) for line in replayed.stdout.splitlines()]
-        assert [line["an"] for line in lines] == list(range(1, 61))
-        assert [line["xml"].encode() for line in lines] == DOCUMENTS
-    with root("--feed", f"log:{log}", "--rate", "0", stream="again") as (_, address):
-        done = call(
-            "join", "--roots-key", "again", *LOCAL, "--bootstrap", address, "--leaf", "--parents", "1", "--from",
+    reach = ("--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--out", log)
+    done = call_here(capfd, "record", *reach, "--from", "oldest", "--count", "25", "--timeout", str(PATIENCE))
+    assert done.code == 0, done.err
+    # The rest of what the parent has comes next, without gap or repeat; kill -9 takes nothing of it back.
+    with running("record", *reach) as recording:
+        recording.says("going on after AN 25")
+        wait_for_packets(log, 60)
+        recording.process.kill()
+        recording.end()
+    replayed = call_here(capfd, "replay", log, "--format", "jsonl")
+    lines = [json.loads(line) for line in replayed.out.splitlines()]
+    assert [line["an"] for line in lines] == list(range(1, 61))
+    assert [line["xml"].encode() for line in lines] == DOCUMENTS
+    assert call_here(capfd, "replay", log, "--from", "31", "--count", "2").out.splitlines() == DOCUMENTS[30:32]
+    with root_here(f"log:{log}", stream="again", rate=0) as second:
+        done = call_here(
+            capfd, "join", "--roots-key", "again", *LOCAL, "--bootstrap", second, "--leaf", "--parents", "1", "--from",
             "oldest", "--count", "60", "--timeout", str(PATIENCE),
         )  # fmt: skip
-        assert done.stdout.splitlines() == DOCUMENTS
+        assert done.out.splitlines() == DOCUMENTS
 
 
 def wait_for_packets(log: str, count: int) -> None:
@@ -144,19 +191,63 @@ def wait_for_packets(log: str, count: int) -> None:
         time.sleep(0.05)
 
 
-def test_a_bridge_serves_plain_tcp(tmp_path):
+def test_a_bridge_serves_plain_tcp():
+    separator = b"\0"  # a newline by default: tests/peer/test_tcp.py
     with (
-        root("--feed", "demo", "--rate", "50") as (_, address),
+        root_here("demo", rate=100) as address,
         running("bridge", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--to",
-                "tcp-listen://127.0.0.1:0", "--query", "//altitude > 100") as bridge,
+                "tcp-listen://127.0.0.1:0", "--query", "//altitude > 100", "--separator", "nul") as bridge,
     ):  # fmt: skip
         port = int(bridge.says("readers connect to").rsplit(":", 1)[1])
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as reader:
-            lines = [line for line, _ in zip(reader.makefile("rb"), range(5), strict=False)]
-        assert len(lines) == 5
-        assert all(line.startswith(b"<?xml") and b"<altitude" in line for line in lines)
+            came = b""
+            while came.count(separator) < 5:
+                came += reader.recv(4_096)
+        assert all(part.startswith(b"<?xml") and b"<altitude" in part for part in came.split(separator)[:5])
+        assert b"\n" not in came
         assert bridge.stop() == ExitCode.INTERRUPTED
         assert "Traceback" not in bridge.text
+
+
+@pytest.mark.parametrize("framing", ["nul", "length"])
+def test_a_framed_file_is_served_again_and_again(tmp_path, framing, capfd):
+    """--framing, --loop and --rate of a root."""
+    file = tmp_path / "feed.bin"
+    parts = {"nul": lambda d: d + b"\0", "length": lambda d: len(d).to_bytes(4, "big") + d}
+    file.write_bytes(b"".join(map(parts[framing], DOCUMENTS)))
+    with root("--feed", str(file), "--framing", framing, "--loop", "--rate", "400") as (serving, address):
+        done = call_here(
+            capfd, *JOIN, "--leaf", "--parents", "1", "--bootstrap", address, "--count", "130", "--timeout",
+            str(PATIENCE),
+        )  # fmt: skip
+        assert done.code == ExitCode.OK, done.err + serving.text
+    lines = done.out.splitlines()
+    start = DOCUMENTS.index(lines[0])
+    assert lines == (DOCUMENTS * 4)[start : start + 130], "the file begins again at its end"
+
+
+def test_several_streams_under_one_name(capfd, tmp_path):
+    with (
+        root_here(feed_file(tmp_path), stream="one", rate=400, loop=True) as first,
+        running("combine", "--roots-key", "air", *LOCAL, "--source", "one=/p/n > 39", "--parents", "1", "--owner",
+                str(tmp_path / "air.key"), "--bootstrap", first) as combiner,
+    ):  # fmt: skip
+        place = combiner.says("root of air--one").split(" on ")[1].split(",")[0]
+        host, port = place.split(":")
+        with blocking.join("air--one", bootstrap=[(host, int(port))], beacon=False, parents=1, capacity=0) as stream:
+            came = list(islice((item.payload for item in stream if isinstance(item, peer.Packet)), 45))
+        wanted = DOCUMENTS[40:] * 4
+        start = wanted.index(came[0])
+        assert came == wanted[start : start + 45], "the part that was asked for, in order and whole"
+        assert combiner.stop() == ExitCode.INTERRUPTED
+        assert "Traceback" not in combiner.text
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_pipe_feeds_and_a_closed_pipe_ends():
@@ -194,7 +285,7 @@ def scrape(port: int) -> str:
         return page.makefile("rb").read().decode()
 
 
-def test_a_grant_is_as_good_as_the_owners_key(tmp_path):
+def test_a_grant_is_as_good_as_the_owners_key(tmp_path, capfd):
     """Compressed, from a granted root that leaves at the end of its feed: the client has had everything by then."""
     from dht import Grant, Identity
 
@@ -206,25 +297,25 @@ def test_a_grant_is_as_good_as_the_owners_key(tmp_path):
     feed = feed_file(tmp_path)
     vouched = ("--identity", str(tmp_path / "root.key"), "--grant", str(tmp_path / "root.grant"))
     with (
-        root("--feed", feed, "--rate", "0", "--owner", str(tmp_path / "owner.key")) as (_, address),
-        running(*JOIN, "--leaf", "--bootstrap", address, "--from", "oldest", "--count", "60") as client,
+        root_here(feed, rate=0, owner=tmp_path / "owner.key") as address,
         root(
             "--feed", feed, "--rate", "20", "--compress", "zstd", "--exit-at-end", *vouched, "--bootstrap", address
-        ) as (
-            granted,
-            _,
-        ),
-    ):
-        assert client.end() == ExitCode.OK
-        assert [line.rstrip() for line in client.out] == DOCUMENTS
+        ) as (granted, place),
+    ):  # fmt: skip
+        done = call_here(
+            capfd, *JOIN, "--leaf", "--bootstrap", place, "--from", "oldest", "--count", "60", "--timeout",
+            str(PATIENCE),
+        )  # fmt: skip
+        assert done.code == ExitCode.OK, done.err
+        assert done.out.splitlines() == DOCUMENTS
         assert granted.end() == ExitCode.OK
-        assert "Traceback" not in granted.text + client.text
+        assert "Traceback" not in granted.text
 
 
-def test_a_live_line_on_a_terminal(tmp_path):
+def test_a_live_line_on_a_terminal():
     import pty
 
-    with root("--feed", "demo", "--rate", "50") as (_, address):
+    with root_here("demo", rate=50) as address:
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-m", "peer", *JOIN, "--parents", "1", "--bootstrap", address, "--format", "none"],

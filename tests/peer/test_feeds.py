@@ -22,7 +22,8 @@ from peer.feeds_replay import archive_packets, log_packets
 from peer.feeds_serve import RESERVE, RootFeed
 from peer.feeds_stamp import stamp, stamp_of, strip_stamp
 from peer.feeds_state import MarkFile
-from peer.node import Peer, PeerOptions, open_peer
+from peer.node import Peer, open_peer
+from peer.options import PeerOptions
 from peer.packetlog import Gap as LoggedGap
 from peer.packetlog import Packet as LoggedPacket
 from peer.packetlog import Writer
@@ -372,6 +373,11 @@ async def test_a_later_root_takes_over_the_numbers_before_it_serves(tmp_path):
             await two.send_all(b"".join(documents[90:150]))
             with trio.fail_after(PATIENCE):
                 await opened.wait()
+                # "now" of a client is that of the first parent it finds: both must have come to the same.
+                for serving_root in (first, second):
+                    while serving_root.peer.core.sender.log.head < 150:
+                        with trio.move_on_after(0.1):
+                            await serving_root.peer.wait_turn()
             # The first root's feed ends, and the second goes on alone: the client never notices.
             async with client(bootstrap, parents=2) as peer:
                 with trio.fail_after(PATIENCE):

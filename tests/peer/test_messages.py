@@ -51,6 +51,9 @@ GOLDEN = {
     "children": (m.ChildrenRequest(b"//f"), m.encode_request, m.decode_request_untrusted, "010800032f2f66"),
     "parents": (m.ParentsRequest(), m.encode_request, m.decode_request_untrusted, "0109"),
     "status": (m.StatusRequest(), m.encode_request, m.decode_request_untrusted, "010a"),
+    "wants": (m.WantsRequest(), m.encode_request, m.decode_request_untrusted, "010d"),
+    "wanted": (m.Wanted(b"//f"), m.encode_answer, m.decode_answer_untrusted, "010e0100032f2f66"),
+    "wanted, not told": (m.Wanted(None), m.encode_answer, m.decode_answer_untrusted, "010e000000"),
     "peers": (
         m.Peers((m.PeerAt(OTHER, ("192.0.2.7", 4_000), 900),)),
         m.encode_answer,

@@ -16,6 +16,8 @@ from peer.messages import (
     Peers,
     State,
     StatusRequest,
+    Wanted,
+    WantsRequest,
     decode_answer_untrusted,
     encode_request,
 )
@@ -95,6 +97,12 @@ def test_parents_and_status_are_told_to_whoever_asks(star):
     assert (status.level, status.hops, status.children, status.is_rooted) == (0, 0, 4, True)
     status = asker.ask("one", StatusRequest())
     assert (status.parents_held, status.parents_wanted, status.hops, status.capacity) == (1, 1, 1, 0)
+
+
+def test_what_a_client_asks_for_is_told_to_whoever_asks(star):
+    asker = Asker(star)
+    assert asker.ask("one", WantsRequest()) == Wanted(star.peers["one"].core.receiver.query)
+    assert asker.ask("R", WantsRequest()) == Wanted(None), "a root has no client"
 
 
 def test_an_inquiry_that_is_nonsense_or_to_nobody_is_not_answered(star):

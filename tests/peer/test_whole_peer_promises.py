@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from peer import meshevents
+from peer import meshevents, messages
 from peer.core import Role
 from peer.membership import Membership
 from peer.messages import RefuseReason
+from peer.testing.peersim import PromiseBroken
 from tests.peer.simulated import Havoc, build, complete, gaps, of_role, packet, short, sound_parents
 
 REPAIR_BOUND = 8.0
@@ -31,6 +32,23 @@ def longest_silence(sim, peer, *, seconds, step=0.005):
             longest = max(longest, sim.network.now - at)
             last, at = peer.check.packets, sim.network.now
     return max(longest, sim.network.now - at)
+
+
+def test_a_level_that_is_wrong_for_a_millisecond_is_seen():
+    """The check holds at every instant, not at the end of every step: this would be right again long before that."""
+    sim = build(3, routers=3, leaves=3, settled_at=4.0)
+    router = next(peer for peer in of_role(sim, Role.ROUTER) if peer.core.mesh.children)
+    standing = router.core.mesh._own
+    before = standing.level
+
+    def set_level(level):
+        standing.set_level(level)
+        sim.network.pump(router.address)
+
+    sim.network.after(0.001, lambda: set_level(messages.MAX_LEVEL))
+    sim.network.after(0.002, lambda: set_level(before))
+    with pytest.raises(PromiseBroken, match=f"is a child of {router.name}"):
+        sim.run_until(sim.network.now + 0.02)
 
 
 @pytest.mark.parametrize(("fault", "seed"), [("kill", 1), ("freeze", 2)])

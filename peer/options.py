@@ -1,0 +1,89 @@
+"""Everything that a program may choose about a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from dcp import Config, Start
+from dcp.link import is_loopback
+from peer.core import CoreConfig, Role
+from peer.flow import FlowConfig
+from peer.meshconfig import MeshConfig
+from xmlswitch import Query
+
+HostPort = tuple[str, int]
+
+DEFAULT_CAPACITY = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerOptions:
+    """Everything that a program may choose about a peer. The defaults join on this host."""
+
+    stream: str
+    role: Role = Role.ROUTER
+    query: str | None = None
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    parents: int = 2
+    capacity: int = DEFAULT_CAPACITY
+    listen: HostPort | None = None
+    """None: this host alone, unless `bootstrap` names somebody elsewhere; then every interface."""
+    bootstrap: Sequence[HostPort] = ()
+    beacon: bool = True
+    """Find peers on this host and LAN by multicast."""
+    identity: Path | None = None
+    """Key file, made when it is not there; None: a key for this run only."""
+    state: Path | None = None
+    """Folder in which contacts and pinned owners are remembered; None: nothing is."""
+    start: Start = Start.NEW
+    position: int | None = None
+    dynamic: bool = False
+    carry: str | None = None
+    """The most that a router carries; children that want more are refused."""
+    children_from: Sequence[str] = ()
+    """Networks (`10.0.0.0/8`) whose peers may be children; none named: all."""
+    deliver: bool = True
+    compress: str = "none"
+    dictionary: bytes | None = None
+    grant: Path | None = None
+    """A root's grant from the stream's owner (`python -m dht grant`), so that several roots serve one stream."""
+    owner: Path | None = None
+    """In place of a grant: the owner's own key file, with which this root vouches for itself."""
+    mesh: MeshConfig = field(default_factory=MeshConfig)
+    dcp: Config = field(default_factory=Config)
+    fallbacks: Sequence[str] = ()
+    """Narrower queries, the widest first, to step down to when this program can't keep up with `query`."""
+    flow: FlowConfig = field(default_factory=FlowConfig)
+
+    def on_any_port(self, **changes: Any) -> PeerOptions:
+        """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
+        listen = (self.listen[0], 0) if self.listen is not None else None
+        return replace(self, listen=listen, identity=None, state=None, **changes)
+
+    def core(self) -> CoreConfig:
+        capacity = 0 if self.role is Role.LEAF else self.capacity
+        mesh = replace(self.mesh, parents_wanted=self.parents, capacity=capacity)
+        return CoreConfig(
+            stream=self.stream,
+            role=self.role,
+            mesh=mesh,
+            dcp=self.dcp,
+            query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
+            dynamic=self.dynamic,
+            carry=Query.parse(self.carry, self.namespaces) if self.carry is not None else None,
+            children_from=tuple(ip_network(network) for network in self.children_from),
+            deliver=self.deliver,
+            start=self.start,
+            position=self.position,
+            fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
+            flow=self.flow,
+        )
+
+
+def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
+    """Loopback unless told otherwise, and to name a peer elsewhere is to tell otherwise."""
+    return ("127.0.0.1", 0) if all(is_loopback(address) for address in bootstrap) else ("0.0.0.0", 0)

@@ -1,0 +1,167 @@
+"""What a peer counts, as frozen snapshots: for programs, the status file, the live line and metrics. Reading only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peer.core import Role
+
+if TYPE_CHECKING:
+    from dcp.stats import UplinkStatistics
+    from peer.core import PeerCore
+
+
+@dataclass(frozen=True, slots=True)
+class ParentStatistics:
+    """One parent, as this peer sees it."""
+
+    peer: str
+    """Its id, as `status` shows it."""
+    address: str
+    level: int
+    sound: bool
+    """Heard, fed from a root, not leaving: it counts towards n."""
+    round_trip: float | None
+    """Seconds; None while it is not measured."""
+    loss: float | None
+    """Share of the packets that it did not bring by itself: lost on its path, or late. None before the first packet."""
+    copies: int
+    """Packets that it brought, first or not."""
+    first_copies: int
+    """Packets of which its copy was the first."""
+    brought: int
+    """Packets that it brought unasked, in order or not, of..."""
+    expected: int
+    """...so many that came, from anybody, since its first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStatistics:
+    """One child, as this peer sees it."""
+
+    peer: str
+    address: str
+    round_trip: float
+    packets: int
+    bytes: int
+    retransmitted: int
+    lag: int
+    """Packets in the log that were not sent to it yet, wanted or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A snapshot. Counters count from the start of the peer."""
+
+    role: str
+    """root, router or leaf."""
+    state: str
+    """Of membership, by the names in docs/mesh.md."""
+    level: int
+    parents_sound: int
+    parents_wanted: int
+    parents: tuple[ParentStatistics, ...]
+    children: tuple[ChildStatistics, ...]
+    position: int | None
+    """Everything up to this AN was taken in, or declared a gap. At a root, the last AN published."""
+    packets: int
+    """Packets received; at a root, published."""
+    bytes: int
+    """Of their payloads, as they are on the wire."""
+    gaps: int
+    duplicates: int
+    nacks: int
+    recovered: int
+    """Packets that came only after they were asked for."""
+    retransmitted: int
+    """Packets sent again to children, those that have gone included."""
+    waiting: int
+    """Packets in order that the program has not taken yet."""
+    buffered: int
+    """Packets that wait for an earlier one."""
+    unreadable: int
+    """Packets whose envelope could not be opened: handed over as gaps."""
+
+    @property
+    def is_resilient(self) -> bool:
+        """As many sound parents as were wanted."""
+        return self.parents_sound >= self.parents_wanted
+
+
+def snapshot(core: PeerCore, *, published_bytes: int = 0, unreadable: int = 0, now: float) -> Statistics:
+    """What the core counts at this moment; the shell's own counts come with it."""
+    from dht import id_text
+
+    receiver, sender = core.receiver, core.sender
+    got = receiver.statistics(now) if receiver is not None else None
+    sent = sender.statistics(now) if sender is not None else None
+    links = {link.link: link for link in got.links} if got is not None else {}
+    served = {link.link: link for link in sent.links} if sent is not None else {}
+    is_root = core.config.role is Role.ROOT
+    children = tuple(
+        ChildStatistics(
+            peer=id_text(child.peer_id),
+            address=address_text(child.address),
+            round_trip=link.round_trip,
+            packets=link.packets,
+            bytes=link.bytes,
+            retransmitted=link.retransmitted,
+            lag=link.lag,
+        )
+        for child in core.mesh.children.links.values()
+        if (link := served.get(core.dcp_link(child.link) or 0)) is not None
+    )
+    published = sender.log if is_root and sender is not None else None
+    return Statistics(
+        role=core.config.role.value,
+        state=core.mesh.state.value,
+        level=core.mesh.level,
+        parents_sound=0 if is_root else len(core.mesh.parents.sound()),
+        parents_wanted=0 if is_root else core.mesh.config.parents_wanted,
+        parents=tuple(
+            _parent(
+                id_text(parent.peer_id),
+                parent.address,
+                parent.told,
+                parent.is_sound,
+                links.get(core.dcp_link(parent.link) or 0),
+            )
+            for parent in core.mesh.parents.links.values()
+        ),
+        children=children,
+        position=got.position if got is not None else published.head if published is not None else None,
+        packets=got.packets if got is not None else published.next_ordinal if published is not None else 0,
+        bytes=got.bytes if got is not None else published_bytes,
+        gaps=got.gaps if got is not None else 0,
+        duplicates=got.duplicates if got is not None else 0,
+        nacks=got.nacks if got is not None else 0,
+        recovered=got.recovered if got is not None else 0,
+        retransmitted=sent.retransmitted if sent is not None else 0,
+        waiting=got.ready if got is not None else 0,
+        buffered=got.buffered if got is not None else 0,
+        unreadable=unreadable,
+    )
+
+
+def _parent(
+    peer: str, address: tuple[object, ...], level: int, sound: bool, link: UplinkStatistics | None
+) -> ParentStatistics:
+    return ParentStatistics(
+        peer=peer,
+        address=address_text(address),
+        level=level,
+        sound=sound,
+        round_trip=link.round_trip if link is not None else None,
+        loss=link.loss if link is not None else None,
+        copies=link.first_copies + link.duplicates if link is not None else 0,
+        first_copies=link.first_copies if link is not None else 0,
+        brought=link.brought if link is not None else 0,
+        expected=link.expected if link is not None else 0,
+    )
+
+
+def address_text(address: tuple[object, ...]) -> str:
+    """HOST:PORT, with brackets around an IPv6 host."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

@@ -1,0 +1,21 @@
+"""What the failover benchmark calls silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.failover import longest_silence
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([10.1, 10.2, 10.9], 3.1),  # it stopped for good: once taken for no silence at all
+        ([13.0, 13.5], 3.0),
+        ([10.5, 12.5, 13.5], 2.0),
+        ([9.0, 9.9, 10.5, 12.0, 13.5, 14.5], 1.5),  # arrivals before and after the watch say nothing of it
+        ([], 4.0),
+    ],
+)
+def test_a_stream_that_stops_is_silent_until_the_end_of_the_watch(times, expected):
+    assert longest_silence(times, 10.0, 14.0) == pytest.approx(expected)

@@ -1,0 +1,119 @@
+"""The walk over a mesh, against peers that answer as real ones do: 16 children at most, chosen at random."""
+
+from __future__ import annotations
+
+import json
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from dht import Role as DhtRole
+from peer.cli_status import as_dict, as_dot, as_tree
+from peer.messages import (
+    MAX_PEERS_IN_ANSWER,
+    ChildrenRequest,
+    ParentsRequest,
+    PeerAt,
+    PeerId,
+    Peers,
+    State,
+    StatusRequest,
+    Wanted,
+    WantsRequest,
+)
+from peer.queries import token_of
+from peer.status_crawl import Crawler
+from xmlswitch import Query
+
+CHILDREN = 64
+
+
+def peer_id(number: int) -> PeerId:
+    return PeerId(number.to_bytes(20, "big"))
+
+
+def address(number: int) -> tuple[str, int]:
+    return f"192.0.2.{number % 250 + 1}", 4_000 + number
+
+
+class Answering(Crawler):
+    """Peer 0 is a root, with all the others as its children; 1 is a router, 2 lacks a parent, 3 is silent."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self.asked: list[object] = []
+        record = SimpleNamespace(
+            peer_id=peer_id(0), addresses=[address(0)], role=DhtRole.ROOT, level=0, hops=0, children=CHILDREN,
+            capacity=99, query=None, expires_at=0.0,
+        )  # fmt: skip
+
+        async def roots(stream):
+            return [record]
+
+        async def candidates(stream, repair):
+            return []
+
+        self.directory = SimpleNamespace(roots=roots, candidates=candidates)
+
+    async def _ask(self, at, request):
+        self.asked.append(request)
+        number = at[1] - 4_000
+        if number == 3:
+            return None
+        match request:
+            case StatusRequest():
+                wanted = 0 if number == 0 else 2 if number == 2 else 1
+                children, capacity = (CHILDREN, 99) if number == 0 else (0, 3 if number == 1 else 0)
+                return State(
+                    peer_id(number), number, min(number, 1), 1, True, int(number > 0), wanted, children, capacity
+                )
+            case ParentsRequest():
+                return Peers((PeerAt(peer_id(0), address(0), 0),) if number else ())
+            case ChildrenRequest():
+                named = self._dice.sample(range(1, CHILDREN + 1), MAX_PEERS_IN_ANSWER) if number == 0 else []
+                return Peers(tuple(PeerAt(peer_id(n), address(n), n) for n in named))
+            case WantsRequest():
+                known = {1: None, 4: token_of(Query.parse("/p/n > 5")), 5: b"\xffnonsense"}
+                return Wanted(known.get(number, b""))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_every_child_is_seen_with_its_query(seed):
+    view = await Answering(seed).look("s")
+    shown = as_dict(view)
+    assert json.loads(json.dumps(shown)) == shown
+    assert (shown["stream"], shown["whole"], shown["roots"], shown["lacking"]) == ("s", True, 1, 1)
+    assert len(shown["peers"]) == CHILDREN + 1, "more than the 16 that one answer names"
+    by_address = {peer["address"]: peer for peer in shown["peers"]}
+
+    def of(number):
+        host, port = address(number)
+        return by_address[f"{host}:{port}"]
+
+    assert len(of(0)["children"]) == of(0)["children_held"] == CHILDREN
+    assert (of(0)["role"], of(0)["query"], of(0)["resilience"], of(0)["load"]) == ("root", None, None, 0.646)
+    assert (of(1)["role"], of(1)["query"]) == ("router", None)
+    assert (of(4)["role"], of(4)["query"], of(4)["rooted"], of(4)["resilience"]) == ("leaf", "/p/n > 5", True, 1)
+    assert of(5)["query"] is None, "what is no query is not shown as one"
+    assert of(6)["query"] == "", "everything"
+    assert not of(3)["answered"]
+    text, graph = as_tree(view), as_dot(view)
+    assert "1 with fewer parents than wanted" in text
+    assert "query /p/n > 5" in text
+    assert text.count("─ ") == CHILDREN + 1
+    assert graph.count("->") == CHILDREN - 1
+
+
+async def test_a_peer_that_hides_children_is_not_asked_for_ever():
+    class Hiding(Answering):
+        async def _ask(self, at, request):
+            if isinstance(request, ChildrenRequest):
+                self.asked.append(request)
+                return Peers(())
+            return await super()._ask(at, request)
+
+    crawler = Hiding(1)
+    view = await crawler.look("s")
+    assert len(view.peers) == 1
+    assert sum(isinstance(request, ChildrenRequest) for request in crawler.asked) < 20
