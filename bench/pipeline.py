@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bench._processes import run_all
 from bench.report import Report, Target, progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUMMARY = "pipeline: ingest, selectivity and replay on Spark beside one process (rows a second, ratio, growth)"
 PAPER = [
@@ -20,14 +25,19 @@ PAPER = [
     "starts-with(string(/flight/id),'UAL')",
     "substring-before(string(/flight/flightleg/coordinate/lat),'N') > 4000",
 ]
-# With a thousand compiled XPaths a packet takes a thousand times as long: a part of the lines shows the rate.
-THOUSAND_SHARE = 400
+NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
+FILE_LINES = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lines", type=int, default=2_000_000, help="generated lines (default: 2,000,000)")
-    parser.add_argument("--growth", type=int, nargs="*", default=[1, 2, 5, 10], help="millions of lines for the growth")
+    parser.add_argument(
+        "--growth", type=int, nargs="*", default=[1, 2, 5, 10], metavar="N",
+        help="how cost grows: ingest of so many million lines (default: 1 2 5 10)",
+    )  # fmt: skip
     parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows with size")
+    parser.add_argument("--only-growth", action="store_true", help="nothing but how cost grows with size")
+    parser.add_argument("--thousand-lines", type=int, help="lines that 1,000 queries look at (default: all of them)")
     parser.add_argument("--master", default="local[2]", help="default: local[2]")
     parser.add_argument("--directory", type=Path, help="keep raw files and archives here (default: a temporary one)")
 
@@ -45,148 +55,171 @@ def run(args: argparse.Namespace) -> Report:
 def _run(args: argparse.Namespace, root: Path) -> Report:
     from pipeline.session import open_session
 
-    spark = open_session(args.master, name="bench")
-    raw = _raw(root, args.lines)
-    # Workers are started and modules read before the clock runs: a job of hours does not notice them.
-    spark.range(0, 4, 1, 4).mapInArrow(_warm, "id LONG").count()
+    spark = open_session(args.master, name="bench", light=True)
+    _warm_up(spark, root / "warm")
+    raw = _Raw(spark, root / "raw", args.lines)
+    rows = [] if args.only_growth else _stages(args, spark, raw.files(args.lines), root)
+    growth = [] if args.no_growth else _growth(spark, raw, root, args.growth)
+    spark.stop()
+    columns = ["stage", "rows", "rows_per_s", "one_process_rows_per_s", "ratio", "cpu_us", "one_process_cpu_us"]
+    return Report(
+        "pipeline",
+        {"rows": rows, "growth": growth},
+        columns,
+        [[row[column] for column in columns] for row in rows],
+        _targets(rows, growth),
+        notes=[
+            "Not counted: starting Java and the workers, and a first job of a few lines. cpu_us: CPU time a row, in "
+            "microseconds, of all processes.",
+            *(
+                f"{entry['lines']:>12,} lines: {entry['seconds']:.1f} s, {entry['us_per_line']:.2f} us a line, CPU "
+                f"{entry['cpu_us_per_line']:.2f} us a line; most memory: worker {entry['worker_mb']:.0f} MB, "
+                f"driver {entry['driver_mb']:.0f} MB, Java {entry['java_mb']:.0f} MB"
+                for entry in growth
+            ),
+        ],
+    )
+
+
+def _targets(rows: list[dict[str, Any]], growth: list[dict[str, Any]]) -> list[Target]:
+    targets = []
+    if rows:
+        ratio = {row["stage"]: row["ratio"] for row in rows}
+        least = min(ratio["selectivity 4"], ratio["selectivity 1000"])
+        targets += [
+            Target("ingest at least 1.6 times one process", ratio["ingest"] >= 1.6, f"{ratio['ingest']:.2f}"),
+            Target("selectivity at least 1.7 times one process", least >= 1.7, f"{least:.2f} (the lower of the two)"),
+        ]
+    if len(growth) > 1:
+        costs = [entry["cpu_us_per_line"] for entry in growth]
+        spread = max(costs) / min(costs)
+        targets.append(Target("cost grows linearly", spread <= 1.3, f"CPU time a line differs {spread:.2f} times"))
+        for who in ("worker", "driver"):
+            more = growth[-1][f"{who}_mb"] / growth[0][f"{who}_mb"]
+            detail = f"{more:.2f} times from {growth[0]['lines']:,} to {growth[-1]['lines']:,} lines"
+            targets.append(Target(f"memory of the {who} is flat", more <= 1.3, detail))
+    return targets
+
+
+def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root: Path) -> list[dict[str, Any]]:
+    from pipeline.archive import Archive
+    from pipeline.ingest import ingest
+    from pipeline.replay import iterate_with_spark
+    from pipeline.scan import pieces
+    from pipeline.selectivity import partial, selectivity
+
     rows: list[dict[str, Any]] = []
 
-    def stage(name: str, count: int, spark_work: Callable[[], object], one_work: Callable[[], object]) -> None:
-        one = _timed(one_work)
-        many = _timed(spark_work)
+    def stage(name: str, count: int, spark_work: Callable[[], object], alone: str, **options: Any) -> None:
+        progress(f"{name}: one process")
+        (one,) = run_all(_alone, [{"work": alone, **options}])
+        progress(f"{name}: Spark")
+        begun, used = time.perf_counter(), _cpu_seconds()
+        spark_work()
+        seconds, cpu = time.perf_counter() - begun, _cpu_seconds() - used
         rows.append(
             {
                 "stage": name,
-                "rows_per_s": count / many,
-                "one_process_rows_per_s": count / one,
-                "ratio": one / many,
+                "rows": count,
+                "rows_per_s": count / seconds,
+                "one_process_rows_per_s": count / one["seconds"],
+                "ratio": one["seconds"] / seconds,
+                "cpu_us": cpu / count * 1e6,
+                "one_process_cpu_us": one["cpu"] / count * 1e6,
             }
         )
-        progress(
-            f"{name}: {count / many:,.0f} rows/s on Spark, {count / one:,.0f} in one process, ratio {one / many:.2f}"
-        )
-
-    from pipeline.archive import Archive
-    from pipeline.archive_jobs import read
-    from pipeline.ingest import ingest
-    from pipeline.replay import iterate, iterate_with_spark
-    from pipeline.selectivity import selectivity
+        progress(f"{name}: {seconds:.1f} s on Spark, {one['seconds']:.1f} s in one process")
 
     archive = root / "archive"
     shutil.rmtree(archive, ignore_errors=True)
-    stage("ingest", args.lines, lambda: ingest(spark, [str(raw)], archive), lambda: _ingest_alone(raw, root / "alone"))
-    packets = read(spark, Archive(archive))
-    thousand = _thousand()
-    few = max(1000, args.lines // THOUSAND_SHARE)
-    first = Archive(archive).manifest().files[0].first_an
-    part = packets.where(f"an < {first + few}").repartition(8)
+    files = [str(path) for path in raw]
     stage(
-        "selectivity 4",
+        "ingest",
         args.lines,
-        lambda: selectivity(packets, PAPER).collect(),
-        lambda: _select_alone(archive, PAPER, None),
+        lambda: ingest(spark, files, archive),
+        "ingest",
+        raw=files,
+        out=str(root / "archive-alone"),
     )
+    whole = pieces(Archive(archive))
     stage(
-        "selectivity 1000",
-        few,
-        lambda: selectivity(part, thousand).collect(),
-        lambda: _select_alone(archive, thousand, few),
-    )
+        "selectivity 4", args.lines, lambda: selectivity(partial(spark, whole, PAPER)).collect(), "selectivity",
+        pieces=whole, queries=PAPER,
+    )  # fmt: skip
+    part, lines = whole, args.lines
+    if args.thousand_lines is not None:
+        first = Archive(archive).manifest().files[0].first_an
+        lines = min(args.thousand_lines, lines)
+        part = [piece._replace(ans=(first, first + lines)) for piece in whole]
     stage(
-        "replay",
-        args.lines,
-        lambda: sum(1 for _ in iterate_with_spark(spark, archive)),
-        lambda: sum(1 for _ in iterate(archive)),
+        "selectivity 1000", lines, lambda: selectivity(partial(spark, part, _thousand())).collect(), "selectivity",
+        pieces=part, queries=_thousand(),
+    )  # fmt: skip
+    stage(
+        "replay", args.lines, lambda: sum(1 for _ in iterate_with_spark(spark, archive)), "replay", archive=str(archive)
     )
-    growth = [] if args.no_growth else _growth(spark, root, [million * 1_000_000 for million in args.growth])
-    spark.stop()
-    ratio = {row["stage"]: row["ratio"] for row in rows}
-    least = min(ratio["selectivity 4"], ratio["selectivity 1000"])
-    targets = [
-        Target("ingest at least 1.6 times one process", ratio["ingest"] >= 1.6, f"{ratio['ingest']:.2f}"),
-        Target("selectivity at least 1.7 times one process", least >= 1.7, f"{least:.2f} (the lower of the two)"),
-    ]
-    notes = [
-        f"{entry['lines']:>12,} lines: {entry['seconds']:.1f} s, {entry['us_per_line']:.2f} us a line, "
-        f"worker's largest memory {entry['worker_mb']:.0f} MB"
-        for entry in growth
-    ]
-    if len(growth) > 1:
-        spread = max(e["us_per_line"] for e in growth) / min(e["us_per_line"] for e in growth)
-        memory = max(e["worker_mb"] for e in growth) / min(e["worker_mb"] for e in growth)
-        targets.append(Target("cost grows linearly", spread <= 1.3, f"us a line differ {spread:.2f} times"))
-        targets.append(Target("memory is flat", memory <= 1.3, f"differs {memory:.2f} times"))
-    columns = ["stage", "rows_per_s", "one_process_rows_per_s", "ratio"]
-    table = [[row[column] for column in columns] for row in rows]
-    return Report("pipeline", {"rows": rows, "growth": growth}, columns, table, targets, notes=notes)
+    return rows
 
 
-def _warm(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  Spark gives and takes Arrow batches
-    import pipeline.ingest
-    import pipeline.matcher  # noqa: F401
-
-    yield from batches
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
-def _raw(root: Path, lines: int) -> Path:
-    """A file of exactly so many generated lines; made once."""
+def _warm_up(spark: SparkSession, root: Path) -> None:
+    """Each job once with a few lines: Java, both workers and their modules are up, as a job of minutes finds them."""
+    from pipeline.archive import Archive
     from pipeline.flights import Feed
+    from pipeline.ingest import ingest
+    from pipeline.replay import iterate_with_spark
+    from pipeline.scan import pieces
+    from pipeline.selectivity import partial, selectivity
 
-    directory = root / f"raw-{lines}"
-    target = directory / "asdi-2026-11-16.txt"
-    if target.exists():
-        return directory
-    directory.mkdir(parents=True, exist_ok=True)
-    progress(f"generating {lines:,} lines")
-    temporary = target.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        for number, line in enumerate(Feed(copies=45).lines(1_794_830_400)):
-            if number == lines:
-                break
-            file.write(line.text + "\n")
-    temporary.replace(target)
-    return directory
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    for hour in (0, 1):  # two files are two tasks at least, one a worker
+        lines = Feed().lines(NOON + hour * 3600, NOON + hour * 3600 + 60)
+        (root / f"asdi-2026-11-16-{hour}.txt").write_text("".join(f"{line.text}\n" for line in lines))
+    ingest(spark, sorted(map(str, root.glob("*.txt"))), root / "archive")
+    (whole,) = pieces(Archive(root / "archive"))
+    selectivity(partial(spark, [whole._replace(files=(file,)) for file in whole.files], PAPER)).collect()
+    sum(1 for _ in iterate_with_spark(spark, root / "archive"))
+    shutil.rmtree(root)
 
 
-def _ingest_alone(raw: Path, out: Path) -> None:
-    """The same two passes and the same files, one piece after another in this process."""
-    from pipeline.ingest import begin_all, convert, count
-    from pipeline.inputs import cut, expand, reference_date
+# --- the same work in one process of its own ---
+def _alone(*, work: str, **options: Any) -> dict[str, float]:
+    import pipeline.ingest
+    import pipeline.replay
+    import pipeline.selectivity
+
+    begun, used = time.perf_counter(), time.process_time()
+    if work == "ingest":
+        _ingest_alone([Path(path) for path in options["raw"]], Path(options["out"]))
+    elif work == "selectivity":
+        pipeline.selectivity.tally(options["pieces"], options["queries"])
+    else:
+        sum(1 for _ in pipeline.replay.iterate(options["archive"]))
+    return {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - used}
+
+
+def _ingest_alone(raw: list[Path], out: Path) -> None:
+    """One pass, which is all that one process needs: the same parser, XML, Parquet and commit."""
+    from pipeline.archive import Archive, Job
+    from pipeline.ingest import Begin, convert
+    from pipeline.inputs import Chunk, reference_date
     from pipeline.parts import PartWriter
 
     shutil.rmtree(out, ignore_errors=True)
-    files = expand([str(raw)])
-    chunks = cut(files)
-    begins, _ = begin_all(chunks, [count(chunk) for chunk in chunks], [reference_date(p, None) for p in files], None)
-    for begin in begins:
-        writer = PartWriter(out, f"{begin.an:020d}")
-        convert(begin, writer, "asdi")
-        writer.finish()
-
-
-def _select_alone(archive: Path, queries: list[str], limit: int | None) -> None:
-    from pipeline.archive import Archive
-    from pipeline.matcher import compile_queries
-    from pipeline.parts import read_rows
-    from pipeline.selectivity import tally
-
-    match = compile_queries(queries)
-    manifest = Archive(archive).manifest()
-    left = limit
-    for batch in read_rows(Archive(archive).absolute(manifest.select()), ["xml"]):
-        packets = batch.column(0).to_pylist()
-        if left is not None:
-            packets = packets[:left]
-            left -= len(packets)
-        tally(packets, len(queries), match)
-        if left == 0:
-            return
+    archive = Archive(out)
+    an = 0
+    with archive.staging("alone") as staging:
+        staged = []
+        for number, path in enumerate(raw):
+            writer = PartWriter(staging, f"{an:020d}")
+            chunk = Chunk(str(path), 0, path.stat().st_size, number)
+            report = convert(Begin(chunk, 0, an, reference_date(path, None)), writer, "asdi")
+            an += report["types"].total() + report["reasons"].total()
+            staged += writer.finish()
+        archive.commit(
+            Job("alone", "ingest", "asdi", 0, an - 1, True), [(staging / file.path, file) for file in staged]
+        )
+    shutil.rmtree(out)
 
 
 def _thousand() -> list[str]:
@@ -202,25 +235,95 @@ def _thousand() -> list[str]:
     return queries
 
 
-def _growth(spark: Any, root: Path, sizes: list[int]) -> list[dict[str, Any]]:
-    """Cost of ingest against size, each in the same session; the workers' memory is that of the largest ever."""
+# --- input ---
+class _Raw:
+    """Files of the feed's text, a million lines each. Beyond the lines that were generated the same come again on the
+    days after: only the day of the month differs."""
+
+    def __init__(self, spark: SparkSession, directory: Path, generated: int) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._generated = generated
+        self.unit = min(generated, FILE_LINES)
+
+    def files(self, lines: int) -> list[Path]:
+        """Files with this many lines, made unless they are there."""
+        first = self._first_day()
+        found = []
+        for number in range(-(-lines // self.unit)):
+            later, at = divmod(number, len(first))
+            found.append(self._on_day(first[at], later) if later else first[at])
+        return found
+
+    def _first_day(self) -> list[Path]:
+        names = [f"asdi-2026-11-16-{number}.txt" for number in range(-(-self._generated // self.unit))]
+        paths = [self._directory / f"{self._generated}" / name for name in names]
+        if not all(path.exists() for path in paths):
+            paths[0].parent.mkdir(parents=True, exist_ok=True)
+            progress(f"generating {self._generated:,} lines")
+            lines = self._lines()
+            for number, path in enumerate(paths):
+                with path.with_suffix(".tmp").open("wb") as file:
+                    for _ in range(min(self.unit, self._generated - number * self.unit)):
+                        file.write(next(lines))
+                path.with_suffix(".tmp").replace(path)
+        return paths
+
+    def _lines(self) -> Iterator[bytes]:
+        from pipeline.flights import Feed
+        from pipeline.generate import write_hour
+        from pipeline.tasks import each
+
+        hours = self._directory / "hours"
+        hours.mkdir(parents=True, exist_ok=True)
+        target = str(hours)
+
+        def task(moment: int) -> dict[str, Any]:
+            return write_hour(Path(target), Feed(copies=45), moment, compress=False)
+
+        moment = NOON
+        while True:  # two hours at a time, one a worker
+            each(self._spark, [moment, moment + 3600], task)
+            for path in sorted(hours.iterdir()):
+                with path.open("rb") as file:
+                    yield from file
+                path.unlink()
+            moment += 7200
+
+    @staticmethod
+    def _on_day(path: Path, later: int) -> Path:
+        day = b"%02d" % (16 + later)
+        target = path.with_name(path.name.replace("-11-16-", f"-11-{16 + later}-"))
+        if not target.exists():
+            with path.open("rb") as source, target.with_suffix(".tmp").open("wb") as file:
+                file.writelines(line[:4] + day + line[6:] for line in source)
+            target.with_suffix(".tmp").replace(target)
+        return target
+
+
+def _growth(spark: SparkSession, raw: _Raw, root: Path, millions: list[int]) -> list[dict[str, Any]]:
+    """Cost of ingest against size, one after another in the same session; memory is the most there ever was."""
     from pipeline.ingest import ingest
 
     found = []
-    for lines in sizes:
-        raw = _raw(root, lines)
+    for size in sorted(millions):
+        files = raw.files(size * raw.unit)
+        lines = size * raw.unit
         out = root / "growth"
         shutil.rmtree(out, ignore_errors=True)
-        begun = time.perf_counter()
-        ingest(spark, [str(raw)], out)
-        seconds = time.perf_counter() - begun
+        begun, used = time.perf_counter(), _cpu_seconds()
+        ingest(spark, [str(path) for path in files], out)
+        seconds, cpu = time.perf_counter() - begun, _cpu_seconds() - used
         peaks = spark.range(0, 8, 1, 8).mapInArrow(_peak, "mb DOUBLE").collect()
         found.append(
             {
                 "lines": lines,
                 "seconds": seconds,
                 "us_per_line": seconds / lines * 1e6,
+                "cpu_us_per_line": cpu / lines * 1e6,
                 "worker_mb": max(row.mb for row in peaks),
+                "driver_mb": _peak_mb(),
+                "java_mb": _java_mb(),
             }
         )
         progress(f"growth: {lines:,} lines in {seconds:.1f} s")
@@ -228,9 +331,52 @@ def _growth(spark: Any, root: Path, sizes: list[int]) -> list[dict[str, Any]]:
     return found
 
 
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def _peak(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  Spark gives and takes Arrow batches
     import pyarrow as pa
 
     for _ in batches:
         pass
-    yield pa.RecordBatch.from_pydict({"mb": [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]})
+    yield pa.RecordBatch.from_pydict({"mb": [_peak_mb()]})
+
+
+# --- what /proc says of this process and all below it: the JVM and the workers ---
+def _family() -> list[Path]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found, waiting = [], [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        found.append(Path("/proc") / str(pid))
+        waiting += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def _cpu_seconds() -> float:
+    """Of all of them, those that have ended included."""
+    ticks = 0
+    for entry in _family():
+        try:
+            ticks += sum(map(int, (entry / "stat").read_text().rpartition(")")[2].split()[11:15]))
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _java_mb() -> float:
+    for entry in _family():
+        try:
+            status = dict(line.split(":", 1) for line in (entry / "status").read_text().splitlines())
+        except OSError:
+            continue
+        if status["Name"].strip() == "java":
+            return int(status["VmHWM"].split()[0]) / 1024
+    return 0.0

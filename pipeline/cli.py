@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, date, datetime
@@ -33,6 +36,57 @@ Everything runs on this machine (--master local[*]) with nothing to set up, or o
 """
 EPILOG = "Exit codes: 0 done, 1 a problem was found (verify, doctor), 2 wrong call, 3 failed, 130 interrupted."
 
+EXAMPLES = {
+    "ingest": [
+        "ingest raw --out archive                              a directory of files, in the order of their names",
+        "ingest asdi-2026-11-16.txt.gz --out archive --date 2026-11-16",
+        "ingest tfmdata.xml --format tfms --out archive        one packet a message",
+    ],
+    "verify": ["verify archive --json"],
+    "compact": ["compact archive"],
+    "retain": ["retain archive --before 2026-01-01"],
+    "analyze": [
+        "analyze bandwidth archive --from 2026-11-16 --to 2026-11-17 --plot bandwidth.png",
+        "analyze selectivity archive --queries queries.txt     a query a line",
+        'analyze selectivity archive --query "/flight/flightleg/altitude > 300"',
+        "analyze fleet archive --json",
+        "analyze mesh client1.jsonl client2.jsonl --by level   what `skymesh join --trace FILE` wrote",
+    ],
+    "train-dictionary": ["train-dictionary archive --out dictionaries"],
+    "record": [
+        "record --log recording --out archive --roots-key asdi --bootstrap 127.0.0.1:9000",
+        "record --log recording --out archive --once           what the log has now, and no more",
+    ],
+    "replay": [
+        "replay archive --from 2026-11-16T12:00 --to 2026-11-16T13:00 --speed 10 --roots-key asdi",
+        "replay archive --speed 0 --format xml | head",
+    ],
+    "generate": ["generate --flights 5000 --days 1 --out raw"],
+    "doctor": ["doctor --master spark://HOST:7077"],
+}
+
+
+def number(least: float) -> Callable[[str], float]:
+    """A number that is not below the least."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not at least {least:g}")
+        return value
+
+    return parse
+
+
+def count(text: str) -> int:
+    value = number(1)(text)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(value)
+
 
 def moment(text: str) -> datetime:
     """2026-11-16, 2026-11-16T12:30, with or without a zone; UTC is meant when none is given."""
@@ -60,7 +114,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=summary, description=summary, parents=[common])
+        examples = "".join(f"  python -m pipeline {line}\n" for line in EXAMPLES[name])
+        added = commands.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", parents=[common],
+            epilog=f"examples:\n{examples}", formatter_class=formatter,
+        )  # fmt: skip
         added.set_defaults(run=run)
         return added
 
@@ -110,8 +168,10 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--bootstrap", help="HOST:PORT of peers that are up")
     sub.add_argument("--stream", default="asdi")
     sub.add_argument("--once", action="store_true", help="take what the log has now, and end")
-    sub.add_argument("--interval", type=float, default=10, metavar="S", help="seconds between batches (default: 10)")
-    sub.add_argument("--max-records", type=int, default=100_000, help="of a batch (default: 100,000)")
+    sub.add_argument(
+        "--interval", type=number(0), default=10, metavar="S", help="seconds between batches (default: 10)"
+    )
+    sub.add_argument("--max-records", type=count, default=100_000, help="of a batch (default: 100,000)")
     sub.add_argument("--progress", type=Path, metavar="FILE", help="append each batch's progress as JSON lines")
 
     sub = command("replay", "packets of an archive again, in order: to a root, or to stdout", c.run_replay)
@@ -119,8 +179,11 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--from", dest="start", type=moment, metavar="TIME")
     sub.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
     sub.add_argument("--stream")
-    sub.add_argument("--speed", type=float, default=1.0, help="times real time; 0: as fast as it goes (default: 1)")
+    sub.add_argument("--speed", type=number(0), default=1.0, help="times real time; 0: as fast as it goes (default: 1)")
     sub.add_argument("--roots-key", help="publish as a root of this mesh; without, packets go to stdout")
+    sub.add_argument("--bootstrap", metavar="HOST:PORT", help="of the root: a peer that is up")
+    sub.add_argument("--listen", metavar="HOST:PORT", help="of the root: its UDP address")
+    sub.add_argument("--owner", metavar="FILE", help="of the root: key file of the stream's owner")
     sub.add_argument("--format", choices=["jsonl", "xml"], default="jsonl", help="on stdout (default: jsonl)")
     sub.add_argument("--no-spark", action="store_true", help="read the files in this process; the order is the same")
 
@@ -136,7 +199,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def session(args: argparse.Namespace, name: str) -> SparkSession:
+def session(args: argparse.Namespace, name: str, *, light: bool = True) -> SparkSession:
     from pipeline.session import open_session
 
     options = {}
@@ -146,7 +209,11 @@ def session(args: argparse.Namespace, name: str) -> SparkSession:
             raise PipelineError(f"--conf needs KEY=VALUE, not {setting!r}")
         options[key] = value
     progress("starting Spark")
-    return open_session(args.master, name=f"skymesh {name}", options=options)
+    opened = open_session(args.master, name=f"skymesh {name}", light=light, options=options)
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler calls Java from within a call to Java, which ends in a page of tracebacks.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return opened
 
 
 def one_sentence(error: BaseException) -> str:
@@ -174,12 +241,15 @@ def show_result(result: Any, args: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    # py4j logs every call that Ctrl-C interrupts as an error, with its traceback; nobody else logs here.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         return int(args.run(args))
     except PipelineError as error:
         progress(str(error))
         return FAILED
     except KeyboardInterrupt:
+        progress("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # whoever read the output has gone: nothing more to say

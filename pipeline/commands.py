@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterable
@@ -19,6 +22,7 @@ from pipeline.show import emit, progress, rows_of, save_plot, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.archive import Archive
     from pipeline.replay import Replayed
 
 
@@ -26,8 +30,11 @@ def run_ingest(args: Namespace) -> int:
     from pipeline.generate import described_first_an
     from pipeline.ingest import ingest
     from pipeline.ingest_xml import ingest_xml
+    from pipeline.inputs import expand
     from pipeline.tasks import shown
 
+    expand(args.raw)  # what is not there is told before Spark is started
+    _make_folder(args.out)
     spark = cli.session(args, "ingest")
     first_an = args.first_an if args.first_an is not None else described_first_an(args.raw)
     run = ingest if args.format == "asdi" else ingest_xml
@@ -40,6 +47,21 @@ def run_ingest(args: Namespace) -> int:
         progress("the archive has this input already; nothing changed")
     cli.show_result(done, args)
     return 0
+
+
+def _make_folder(path: Path) -> None:
+    """`PipelineError` if nothing can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(f"cannot write to {path}: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise PipelineError(f"cannot write to {path}: no permission")
+
+
+def _check_folder_of(path: Path | None) -> None:
+    if path is not None and not path.absolute().parent.is_dir():
+        raise PipelineError(f"cannot write {path}: there is no folder {path.absolute().parent}")
 
 
 def run_verify(args: Namespace) -> int:
@@ -88,21 +110,29 @@ def run_analyze(args: Namespace) -> int:
         if len(args.paths) != 1:
             raise PipelineError(f"analyze {args.what} takes one archive")
         Archive(args.paths[0]).require()
+    _check_folder_of(args.plot)
+    if args.dictionary is not None and not args.dictionary.is_file():
+        raise PipelineError(f"there is no dictionary {args.dictionary}; `train-dictionary` makes one")
+    if args.what == "mesh":
+        missing = [path for path in args.paths if not Path(path).exists()]
+        if missing:
+            raise PipelineError(f"there is no trace {missing[0]}; `skymesh join --trace FILE` writes one")
     queries = _queries(args) if args.what == "selectivity" else []
-    spark = cli.session(args, f"analyze {args.what}")
+    spark = cli.session(args, f"analyze {args.what}", light=args.what == "selectivity")
     with shown(spark, f"analyze {args.what}"):
         if args.what == "mesh":
             return _mesh(spark, args)
-        packets = read(spark, Archive(args.paths[0]), stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop))
+        archive = Archive(args.paths[0])
+        if args.what == "selectivity":
+            return _selectivity(spark, archive, queries, args)
+        packets = read(spark, archive, stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop))
         if args.what == "bandwidth":
             return _bandwidth(packets, args)
-        if args.what == "selectivity":
-            return _selectivity(packets, queries, args)
         return _fleet(packets, args)
 
 
 def _queries(args: Namespace) -> list[str]:
-    from pipeline.matcher import read_queries
+    from pipeline.matcher import compile_queries, read_queries
 
     queries = list(args.query)
     if args.queries:
@@ -112,7 +142,15 @@ def _queries(args: Namespace) -> list[str]:
             raise PipelineError(f"cannot read {args.queries}: {error.strerror}") from error
     if not queries:
         raise PipelineError("analyze selectivity needs --queries FILE or --query XPATH")
+    compile_queries(queries, _namespaces(args))
     return queries
+
+
+def _namespaces(args: Namespace) -> dict[str, str]:
+    wrong = [item for item in args.namespace if "=" not in item]
+    if wrong:
+        raise PipelineError(f"--namespace needs P=URI, not {wrong[0]!r}")
+    return dict(item.partition("=")[::2] for item in args.namespace)
 
 
 def _bandwidth(packets: DataFrame, args: Namespace) -> int:
@@ -137,11 +175,12 @@ def _draw_bandwidth(figure: Any, rows: list[dict[str, Any]]) -> None:
     axes[1].set_xlabel("time (UTC), five-minute averages")
 
 
-def _selectivity(packets: DataFrame, queries: list[str], args: Namespace) -> int:
-    from pipeline.selectivity import UNION, selectivity
+def _selectivity(spark: SparkSession, archive: Archive, queries: list[str], args: Namespace) -> int:
+    from pipeline.scan import pieces
+    from pipeline.selectivity import UNION, partial, selectivity
 
-    namespaces = dict(item.partition("=")[::2] for item in args.namespace)
-    found = rows_of(selectivity(packets, queries, namespaces).orderBy("query"))
+    work = pieces(archive, stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop))
+    found = rows_of(selectivity(partial(spark, work, queries, _namespaces(args))).orderBy("query"))
     for row in found:
         row["xpath"] = "(all of them)" if row["query"] == UNION else queries[row["query"]]
     cli.show_rows(found, args)
@@ -196,9 +235,6 @@ def _draw_bars(figure: Any, rows: list[dict[str, Any]], name: str, value: str) -
 def _mesh(spark: SparkSession, args: Namespace) -> int:
     from pipeline.meshtrace import mesh, read_traces, relate
 
-    missing = [path for path in args.paths if not Path(path).exists()]
-    if missing:
-        raise PipelineError(f"there is no trace {missing[0]}")
     traces = read_traces(spark, args.paths).persist()
     parts = {args.by: rows_of(mesh(traces, args.by).orderBy(args.by)), "protocols": rows_of(relate(traces))}
     traces.unpersist()
@@ -215,6 +251,7 @@ def run_train(args: Namespace) -> int:
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
+    _make_folder(args.out)
     spark = cli.session(args, "train-dictionary")
     with shown(spark, "train-dictionary"):
         cli.show_result(
@@ -228,6 +265,8 @@ def run_record(args: Namespace) -> int:
 
     if not args.roots_key and not args.log.is_dir():
         raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
+    _make_folder(args.out)
+    _check_folder_of(args.progress)
     spark = cli.session(args, "record")
     options = {"log": str(args.log.absolute()), "maxRecords": str(args.max_records)}
     for name in ("roots_key", "query", "bootstrap"):
@@ -238,18 +277,23 @@ def run_record(args: Namespace) -> int:
         spark, options, args.out, checkpoint.absolute(), stream=args.stream, once=args.once,
         interval_seconds=args.interval, progress=args.progress,
     )  # fmt: skip
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupted.set())
     said = -1
     try:
-        while not query.awaitTermination(2):
+        while not query.awaitTermination(1):
             last = query.lastProgress
             if last is not None and last["batchId"] != said:
                 said = last["batchId"]
                 progress(
                     f"record: batch {said}, {last['numInputRows']:,} packets, {last['processedRowsPerSecond']:,.0f}/s"
                 )
-    except KeyboardInterrupt:
-        query.stop()
-        raise
+            if interrupted.is_set():  # a batch that is cut short comes again, the same, with the next start
+                query.stop()
+                spark.stop()
+                raise KeyboardInterrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 0
 
 
@@ -261,15 +305,27 @@ def run_replay(args: Namespace) -> int:
     Archive(args.archive).require()
     bounds = tuple(moment.timestamp() if moment else None for moment in (args.start, args.stop))
     if args.roots_key:
+        given = [("--bootstrap", args.bootstrap), ("--listen", args.listen), ("--owner", args.owner)]
         command = root_command(
-            args.roots_key, args.archive.absolute(), speed=args.speed, from_time=bounds[0], to_time=bounds[1], more=[]
-        )
-        return subprocess.run(command, check=False).returncode
+            args.roots_key, args.archive.absolute(), speed=args.speed, from_time=bounds[0], to_time=bounds[1],
+            stream=args.stream, more=[word for name, value in given if value for word in (name, value)],
+        )  # fmt: skip
+        return _run_until_ctrl_c(command)
     if args.no_spark:
         packets = iterate(args.archive, *bounds, stream=args.stream)
     else:
         packets = iterate_with_spark(cli.session(args, "replay"), args.archive, *bounds, stream=args.stream)
     return _print_packets(packets, args)
+
+
+def _run_until_ctrl_c(command: list[str]) -> int:
+    """The terminal sends Ctrl-C to the root too, which leaves the mesh in its own time: we wait for it."""
+    with subprocess.Popen(command) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 def _print_packets(packets: Iterable[Replayed], args: Namespace) -> int:
@@ -303,6 +359,7 @@ def run_generate(args: Namespace) -> int:
     hours = round(args.days * 24)
     if hours < 1 or args.flights < 1:
         raise PipelineError("generate needs at least one flight and an hour")
+    _make_folder(args.out)
     spark = cli.session(args, "generate")
     with shown(spark, "generate"):
         description = generate(

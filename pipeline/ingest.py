@@ -10,6 +10,7 @@ quarantine under that number. Numbers are contiguous over the whole input.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipeline import asdi
 from pipeline.archive import Archive, DataFile, Job
 from pipeline.asdi_time import Unwrapper, header_day
-from pipeline.inputs import CHUNK_BYTES, Chunk, blocks, cut, digest, expand, reference_date
+from pipeline.inputs import CHUNK_BYTES, Chunk, blocks, cut, digest, expand, reference_date, texts
 from pipeline.parts import Partition, PartWriter, partition_of, read_rows
 from pipeline.schema import checksum
 from pipeline.session import PipelineError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RAW_KEPT = 8_192
+_HEADER_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +77,29 @@ def count(chunk: Chunk) -> Counted:
     lines = messages = 0
     days: list[int] = []
     first = ""
-    for block in blocks(chunk):
-        lines += len(block)
-        kept = [line for line in block if line and not line.isspace()]
-        messages += len(kept)
-        # Mostly a block has one day; then one look is enough.
-        if len({line[4:6] for line in kept}) == 1 and (day := header_day(kept[0])) is not None:
-            found = [day]
+    for text in texts(chunk):
+        begun = header_day(text[:_HEADER_BYTES].partition(b"\n")[0])
+        if begun is not None and _other_day(text, begun) is None:
+            # Mostly every line of a block has a header of the same day: one look at each is enough.
+            found, number, kept = [begun], text.count(b"\n") + 1, [text[:_RAW_KEPT].partition(b"\n")[0]]
+            messages += number
         else:
+            block = text.split(b"\n")
+            number, kept = len(block), [line for line in block if line and not line.isspace()]
+            messages += len(kept)
             found = [day for line in kept if (day := header_day(line)) is not None]
+        lines += number
         for day in found:
             if not days or days[-1] != day:
                 days.append(day)
         if not first:
             first = next((asdi.clean(line[:_RAW_KEPT]) for line in kept if header_day(line) is not None), "")
     return Counted(lines, messages, tuple(days), first)
+
+
+def _other_day(text: bytes, day: int) -> re.Match[bytes] | None:
+    """The first line, but the very first, that does not begin like a header of this day; a blank one does not."""
+    return re.search(rb"\n(?![0-9A-Fa-f]{4}%02d)" % day, text)
 
 
 def begin_all(

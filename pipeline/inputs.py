@@ -15,7 +15,7 @@ import zstandard
 
 from pipeline.session import PipelineError
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 4 << 20
 _BLOCK_BYTES = 4 << 20
 # A line this long is no message. What comes after is left out until its end, so that no file can fill the memory.
 _MAX_LINE_BYTES = 64 << 10
@@ -82,6 +82,11 @@ def _open(path: str) -> BinaryIO:
 
 def blocks(chunk: Chunk) -> Iterator[list[bytes]]:
     """The lines of a piece, some megabytes of them at a time, without their LF. `PipelineError` if it can't be read."""
+    return (text.split(b"\n") for text in texts(chunk))
+
+
+def texts(chunk: Chunk) -> Iterator[bytes]:
+    """The same before they are split: whole lines, the LF of the last one left out."""
     try:
         with _open(chunk.path) as file:
             yield from _blocks(file, chunk)
@@ -89,7 +94,7 @@ def blocks(chunk: Chunk) -> Iterator[list[bytes]]:
         raise PipelineError(f"cannot read {chunk.path}: {error}") from error
 
 
-def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[list[bytes]]:
+def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[bytes]:
     left = -1
     if chunk.end >= 0:
         left = chunk.end - chunk.start
@@ -108,12 +113,13 @@ def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[list[bytes]]:
             left -= len(data)
             if left == 0 and not data.endswith(b"\n"):
                 data += file.readline(_MAX_LINE_BYTES)
-        lines = (carry + data).split(b"\n")
-        carry = lines.pop()[:_MAX_LINE_BYTES]
-        if lines:
-            yield lines
+        text = carry + data
+        whole, ended, carry = text.rpartition(b"\n")
+        carry = carry[:_MAX_LINE_BYTES]
+        if ended:
+            yield whole
     if carry:
-        yield [carry]
+        yield carry
 
 
 def reference_date(path: Path, given: date | None) -> date:

@@ -7,13 +7,19 @@ so the pipeline holds no sockets, and either side can die without the other.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 from pipeline.session import PipelineError
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def recorder_command(roots_key: str, log: Path, *, query: str | None = None, bootstrap: str | None = None) -> list[str]:
@@ -27,13 +33,23 @@ def recorder_command(roots_key: str, log: Path, *, query: str | None = None, boo
 
 
 def root_command(
-    roots_key: str, archive: Path, *, speed: float, from_time: float | None, to_time: float | None, more: list[str]
+    roots_key: str,
+    archive: Path,
+    *,
+    speed: float,
+    from_time: float | None = None,
+    to_time: float | None = None,
+    stream: str | None = None,
+    more: list[str],
 ) -> list[str]:
-    """`peer root` with `archive:PATH` as its feed. Times go as `?from=...&to=...` behind the path."""
-    bounds = [f"{name}={value:.6f}" for name, value in (("from", from_time), ("to", to_time)) if value is not None]
-    source = f"archive:{archive}" + (f"?{'&'.join(bounds)}" if bounds else "")
+    """`peer root` with `archive:PATH` as its feed. Times and stream go as `?from=...&to=...` behind the path."""
+    asked = [(name, f"{value:.6f}") for name, value in (("from", from_time), ("to", to_time)) if value is not None]
+    if stream is not None:
+        asked.append(("stream", stream))
+    source = f"archive:{archive}" + (f"?{urlencode(asked)}" if asked else "")
     command = [sys.executable, "-m", "peer", "root", "--roots-key", roots_key, "--feed", source]
-    return [*command, "--speed", f"{speed:g}", *more]
+    # No pace at all is a rate of its own to a root, not a speed of nothing.
+    return [*command, *(["--speed", f"{speed:g}"] if speed else ["--rate", "0"]), *more]
 
 
 def is_written(log: Path) -> bool:
@@ -64,11 +80,21 @@ def start_recorder(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=(log / "recorder.err").open("wb"),
+            preexec_fn=_end_with_parent() if sys.platform == "linux" else None,
         )
     except OSError as error:
         raise PipelineError(f"cannot start `peer record`: {error.strerror}") from error
     atexit.register(process.terminate)
     return process
+
+
+def _end_with_parent() -> Callable[[], object]:
+    """For a child before it runs its program: have the kernel end it when we are gone, however we went.
+
+    Spark kills the worker that plans batches without a word, and a recorder that nobody reads would stay for ever.
+    """
+    set_option = ctypes.CDLL(None).prctl  # looked up before the fork: a child of threads must not load anything
+    return lambda: set_option(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def check_recorder(process: subprocess.Popen[bytes], log: Path) -> None:

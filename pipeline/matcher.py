@@ -3,37 +3,40 @@ subscriber would have been sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.session import PipelineError
 from xmlswitch import MalformedDocument, Query, QueryError, Switch
 
-Matcher = Callable[[bytes], set[int]]
-"""A packet -> the indexes of the queries that match it. A packet that is no XML matches nothing."""
+Matcher = Callable[[bytes], int]
+"""A packet -> the queries that match it, as bits: query n is bit n. A packet that is no XML matches nothing."""
 
 
-def compile_queries(queries: Sequence[str], namespaces: dict[str, str] | None = None) -> Matcher:
-    """A matcher for these queries. `PipelineError` names the first that is no XPath."""
+def compile_queries(queries: Sequence[str], namespaces: Mapping[str, str] | None = None) -> Matcher:
+    """A matcher for these queries. `PipelineError` names the first that is no XPath.
+
+    A process keeps the last one: a worker has many tasks of one job, and a switch that has seen packets is faster.
+    """
+    return _compiled(tuple(queries), tuple(sorted((namespaces or {}).items())))
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled(queries: tuple[str, ...], namespaces: tuple[tuple[str, str], ...]) -> Matcher:
     switch: Switch[Query] = Switch()
     for number, text in enumerate(queries):
         try:
-            query = Query.parse(text, namespaces or {})
+            query = Query.parse(text, dict(namespaces))
         except QueryError as error:
             raise PipelineError(f"query {number + 1} is no XPath ({error}): {text}") from None
         switch.add_link(number, slot=number)
         switch.subscribe(number, query)
 
-    def match(packet: bytes) -> set[int]:
+    def match(packet: bytes) -> int:
         try:
-            mask = switch.match_mask(packet)
+            return switch.match_mask(packet)
         except MalformedDocument:
-            return set()
-        found = set()
-        while mask:
-            lowest = mask & -mask
-            found.add(lowest.bit_length() - 1)
-            mask ^= lowest
-        return found
+            return 0
 
     return match
 

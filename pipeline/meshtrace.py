@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EVENTS = (
     "time DOUBLE, peer STRING, event STRING, protocol STRING, level INT, parents INT, an LONG, latency_ms DOUBLE, "
-    "after LONG, until LONG, seconds DOUBLE"
+    "after LONG, until LONG, seconds DOUBLE, count LONG"
 )
 GROUPS = ("peer", "level", "parents")
 
@@ -28,9 +28,11 @@ def read_traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _count(event: str) -> Column:
+    """How often; an event with `count` stands for so many."""
     from pyspark.sql import functions as f
 
-    return f.sum((f.col("event") == event).cast("long"))
+    times = f.when(f.col("event") == event, f.coalesce(f.col("count"), f.lit(1)))
+    return f.coalesce(f.sum(times), f.lit(0))
 
 
 def _lost() -> Column:

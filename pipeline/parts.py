@@ -7,7 +7,7 @@ the JVM, and report what they wrote. Only what a task that succeeded reports is 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,8 +109,19 @@ class PartWriter:
         return self._done
 
 
-def read_rows(paths: Iterable[str | Path], columns: Sequence[str]) -> Iterable[pa.RecordBatch]:
-    """Batches of the files, one file after another, without holding one whole."""
+def read_rows(
+    paths: Iterable[str | Path], columns: Sequence[str], ans: tuple[int, int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the files, one file after another, without holding one whole.
+
+    With `ans` only those row groups are read that can have an AN from the first up to before the second.
+    """
     for path in paths:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=20_000, columns=list(columns))
+            groups = None if ans is None else [n for n in range(file.num_row_groups) if _meets(file, n, *ans)]
+            yield from file.iter_batches(batch_size=20_000, row_groups=groups, columns=list(columns))
+
+
+def _meets(file: pq.ParquetFile, group: int, low: int, high: int) -> bool:
+    known = file.metadata.row_group(group).column(0).statistics  # the first column is `an`
+    return known is None or not known.has_min_max or (known.min < high and known.max >= low)

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.archive import Archive, DataFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from pipeline.scan import Piece
+
+# Rows that one task reads and sorts, and of them those that come to the driver in one piece.
+RANGE_ROWS = 100_000
+_BLOB_ROWS = 20_000
 
 
 class Replayed(NamedTuple):
@@ -60,16 +68,46 @@ def _overlapping(files: list[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _rows(archive: Archive, file: DataFile, from_us: int | None, to_us: int | None) -> Iterator[Replayed]:
+    from pipeline.scan import Piece, batches
+
+    for batch in batches(Piece((str(archive.path / file.path),), from_us, to_us)):
+        yield from _replayed(batch)
+
+
+def _replayed(batch: pa.RecordBatch) -> Iterator[Replayed]:
+    """The batch's rows (an, time, xml), in their order."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    from pipeline.parts import read_rows
+    seconds = pc.divide(batch.column(1).cast(pa.int64()).cast(pa.float64()), 1e6)
+    return map(Replayed, batch.column(0).to_pylist(), seconds.to_pylist(), batch.column(2).to_pylist())
 
-    for batch in read_rows([archive.path / file.path], ["an", "time", "xml"]):
-        ans, payloads = batch.column(0).to_pylist(), batch.column(2).to_pylist()
-        for an, us, payload in zip(ans, batch.column(1).cast(pa.int64()).to_pylist(), payloads, strict=True):
-            # A gap's row has no packet.
-            if payload is not None and (from_us is None or us >= from_us) and (to_us is None or us < to_us):
-                yield Replayed(an, us / 1_000_000, payload)
+
+def ranges(
+    archive: Archive, files: list[DataFile], from_us: int | None, to_us: int | None, rows: int = RANGE_ROWS
+) -> list[Piece]:
+    """Files, sorted by their first AN, as ranges of ANs of about so many rows, in order; each needs only its files."""
+    from pipeline.scan import Piece
+
+    found: list[Piece] = []
+    group: list[DataFile] = []
+
+    def cut() -> None:
+        low, high = group[0].first_an, max(file.last_an for file in group) + 1
+        number = -(-sum(file.rows for file in group) // rows)
+        edges = sorted({low + (high - low) * at // number for at in range(number)} | {high})
+        for begin, end in pairwise(edges):
+            meeting = [file for file in group if file.first_an < end and file.last_an >= begin]
+            found.append(Piece(tuple(archive.absolute(meeting)), from_us, to_us, (begin, end)))
+
+    for run in _overlapping(files):
+        if group and sum(file.rows for file in group + run) > rows:
+            cut()
+            group = []
+        group += run
+    if group:
+        cut()
+    return found
 
 
 def iterate_with_spark(
@@ -80,12 +118,40 @@ def iterate_with_spark(
     *,
     stream: str | None = None,
 ) -> Iterator[Replayed]:
-    """The same, planned and sorted by Spark, a partition at a time."""
-    from pyspark.sql import functions as f
+    """The same, read and sorted by Spark's workers, a range of ANs each; this process only hands packets on.
 
-    from pipeline.archive_jobs import read
+    Packets come as compressed Arrow, a few thousand in one piece: rows, and even the bytes of plain XML, cost the JVM
+    more on their way than everything else together.
+    """
+    import pyarrow as pa
 
-    frame = read(spark, Archive(path), stream=stream, from_us=_us(from_time), to_us=_us(to_time))
-    ordered = frame.where(f.col("xml").isNotNull()).select("an", f.unix_micros("time").alias("us"), "xml").orderBy("an")
-    for row in ordered.toLocalIterator(prefetchPartitions=True):
-        yield Replayed(row.an, row.us / 1_000_000, bytes(row.xml))
+    from pipeline.scan import scan
+
+    archive = Archive(path)
+    from_us, to_us = _us(from_time), _us(to_time)
+    files = archive.require().select(stream=stream, from_us=from_us, to_us=to_us)
+    work = ranges(archive, sorted(files, key=lambda file: (file.first_an, file.path)), from_us, to_us)
+    for row in scan(spark, work, sorted_range, "packets BINARY").toLocalIterator(prefetchPartitions=True):
+        with pa.ipc.open_stream(row.packets) as reader:
+            for batch in reader:
+                yield from _replayed(batch)
+
+
+def sorted_range(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """A worker's part: the packets of a range in order, as Arrow streams of a few thousand, a row each."""
+    import pyarrow as pa
+
+    from pipeline.scan import batches
+
+    found = list(batches(piece))
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    if len(piece.files) > 1:
+        table = table.sort_by("an")
+    for batch in table.to_batches(max_chunksize=_BLOB_ROWS):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            writer.write_batch(batch)
+        blob = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+        yield pa.RecordBatch.from_arrays([blob], names=["packets"])

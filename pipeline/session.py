@@ -25,6 +25,8 @@ DEFAULT_MASTER = "local[*]"
 SHUFFLE_PARTITIONS = 4
 # As a cluster does by default: a worker that dies takes its task along, not the job.
 TASK_ATTEMPTS = 4
+# Java that only hands out tasks: its optimizing compiler took 4 s of the workers' cores for every kind of job.
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class PipelineError(Exception):
@@ -118,9 +120,12 @@ def prepare_environment() -> Java:
 
 
 def open_session(
-    master: str | None = None, *, name: str = "skymesh", options: dict[str, str] | None = None
+    master: str | None = None, *, name: str = "skymesh", light: bool = False, options: dict[str, str] | None = None
 ) -> SparkSession:
-    """The session for a job. Options are Spark's own (`spark.executor.memory`, ...), and win over ours."""
+    """The session for a job. Options are Spark's own (`spark.executor.memory`, ...), and win over ours.
+
+    `light` is for jobs whose work is done by Python workers: Java then spends no time on making itself fast.
+    """
     try:
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -128,7 +133,7 @@ def open_session(
         raise PipelineError("Spark is not installed: `pip install 'skymesh[spark]'`") from None
     prepare_environment()
     builder = SparkSession.builder.appName(name)
-    for key, value in (_settings(master or DEFAULT_MASTER) | (options or {})).items():
+    for key, value in (_settings(master or DEFAULT_MASTER, light=light) | (options or {})).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -138,7 +143,7 @@ def open_session(
     return session
 
 
-def _settings(master: str) -> dict[str, str]:
+def _settings(master: str, *, light: bool) -> dict[str, str]:
     local = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     settings = {
         # In local mode Spark gives up at the first task that fails unless told how often to try.
@@ -148,6 +153,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # 15 s, Spark's default, are not always enough for a worker to call back on a machine that is busy otherwise.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -158,5 +165,7 @@ def _settings(master: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
+            # A stream whose thread died of a StackOverflowError in a regular expression looks alive for ever.
+            "spark.driver.extraJavaOptions": f"-Xss4m {_LIGHT_JAVA}" if light else "-Xss4m",
         }
     return settings

@@ -12,7 +12,7 @@ from pipeline.flights import Feed
 # The JVM lives for a minute: it is not worth compiling much.
 QUICK = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -20,6 +20,9 @@ QUICK = {
 }
 # The same for commands that tests run.
 SHORT_LIVED = [word for key, value in QUICK.items() for word in ("--conf", f"{key}={value}")]
+# Real data, if it lies beside the checkout or above it; nothing here needs it.
+_BESIDE = [parent / "shared/data" for parent in Path(__file__).resolve().parents]
+SHARED = next((path for path in _BESIDE if path.is_dir()), _BESIDE[0])
 NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
 
 
@@ -54,3 +57,17 @@ def archive_path(spark, raw_hours, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("archive")
     ingest(spark, [str(raw_hours)], path, chunk_bytes=100_000)
     return path
+
+
+def record_once(spark, options, out, checkpoint, **more) -> None:
+    """`record` what a log has now; again when a worker did not start in the ten seconds that Spark gives it."""
+    from pipeline.record import record
+
+    for attempt in range(5):
+        try:
+            record(spark, options, out, checkpoint, stream="asdi", once=True, **more).awaitTermination()
+        except Exception as error:
+            if attempt == 4 or "failed to connect back" not in str(error):
+                raise
+        else:
+            return

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 import zstandard
 
 from pipeline import fleet
-from pipeline.archive import Archive
+from pipeline.archive import Archive, Job
 from pipeline.archive_jobs import read
 from pipeline.bandwidth import bandwidth, compress_window
 from pipeline.dictionary import train, train_dictionary
 from pipeline.flights import Feed
 from pipeline.matcher import compile_queries, read_queries
 from pipeline.meshtrace import mesh, read_traces, relate
-from pipeline.replay import iterate, iterate_with_spark
+from pipeline.parts import read_rows
+from pipeline.replay import iterate, iterate_with_spark, ranges, sorted_range
+from pipeline.scan import pieces
 from pipeline.schema import PACKETS
-from pipeline.selectivity import selectivity
+from pipeline.selectivity import PARTIAL, partial, selectivity, tally
 from pipeline.session import PipelineError
 from tests.pipeline.asdi_lines import GOLDEN
 
@@ -44,10 +47,10 @@ PAPER = [
 def test_matcher_takes_the_papers_queries():
     match = compile_queries(PAPER)
     packet = GOLDEN["153014022245CCZVTZ UAL1021 512 290 4928N/12003W"].encode()
-    assert match(packet) == {0, 3}
-    assert match(packet.replace(b">290<", b">310<").replace(b"UAL", b"TWA")) == {0, 1, 2, 3}
-    assert match(b"no XML at all") == set()
-    assert match(b'<!DOCTYPE x [<!ENTITY e "boom">]><flight>&e;</flight>') in (set(), {0})
+    assert match(packet) == 0b1001
+    assert match(packet.replace(b">290<", b">310<").replace(b"UAL", b"TWA")) == 0b1111
+    assert match(b"no XML at all") == 0
+    assert match(b'<!DOCTYPE x [<!ENTITY e "boom">]><flight>&e;</flight>') in (0, 1)
 
 
 def test_a_bad_query_is_named():
@@ -109,22 +112,84 @@ def packets_frame(spark, lines, start=1_794_830_400, step=30):
     return spark.createDataFrame(rows, PACKETS)
 
 
+def small_archive(path, lines, seconds=10):
+    """Lines of ASDI as an archive, an hour's file each; ANs from 0."""
+    from pipeline import asdi
+    from pipeline.parts import PartWriter, partition_of
+    from pipeline.schema import checksum
+
+    archive = Archive(path)
+    with archive.staging("test") as staging:
+        files = []
+        for an, line in enumerate(lines):
+            message = asdi.parse(line)
+            xml = asdi.to_xml(message)
+            time = 1_794_830_400 + an * seconds
+            row = (an, time * 1_000_000, message.type, None, None, None, line, xml, None, checksum(an, xml))
+            writer = PartWriter(staging, f"{an}")
+            writer.write(partition_of("packets", "asdi", time), [[value] for value in row])
+            files += writer.finish()
+        job = Job("test", "test", "asdi", 0, len(lines) - 1, True)
+        archive.commit(job, [(staging / file.path, file) for file in files])
+    return archive
+
+
+def interleaved_archive(path, count):
+    """Two files of one hour, even and odd ANs: what two recorders of one stream leave."""
+    from pipeline.parts import PartWriter, partition_of
+    from pipeline.schema import checksum
+
+    archive = Archive(path)
+    time = 1_794_830_400
+    with archive.staging("test") as staging:
+        files = []
+        for first in (0, 1):
+            rows = [
+                (an, time * 1_000_000, "HB", None, None, None, None, b"<a/>", None, checksum(an, b"<a/>"))
+                for an in range(first, count, 2)
+            ]
+            writer = PartWriter(staging, f"{first}")
+            for at in range(0, len(rows), 10):  # a row group each
+                writer.write(partition_of("packets", "asdi", time), list(zip(*rows[at : at + 10], strict=True)))
+            files += writer.finish()
+        archive.commit(Job("test", "test", "asdi", 0, count - 1, True), [(staging / file.path, file) for file in files])
+    return archive
+
+
+def test_ranges_of_files_that_interleave_give_every_packet_once_and_in_order(tmp_path):
+    archive = interleaved_archive(tmp_path, 101)
+    files = archive.manifest().select()
+    work = ranges(archive, files, None, None, rows=30)
+    assert [piece.ans for piece in work] == [(0, 25), (25, 50), (50, 75), (75, 101)]
+    found = [
+        batch.column("an").to_pylist()
+        for piece in work
+        for row in sorted_range(piece)
+        for batch in pa.ipc.open_stream(row.column(0)[0].as_py())
+    ]
+    assert [an for part in found for an in part] == list(range(101)) == [packet.an for packet in iterate(tmp_path)]
+    # Row groups that can't have a wanted AN are not even read.
+    assert sum(batch.num_rows for batch in read_rows(work[0].files, ["an"], (0, 5))) == 20
+
+
 @with_spark
-def test_selectivity(spark):
+def test_selectivity(spark, tmp_path):
     from pyspark.testing import assertDataFrameEqual
 
-    frame = packets_frame(
-        spark,
+    archive = small_archive(
+        tmp_path,
         [
             "000016120000KZBWTZ TWA1 512 290 4928N/12003W",
-            "000116120000KZBWTZ UAL2 512 310 4928N/12003W",
-            "000216120000ETMSHB",
-            "000316120000KZBWTZ TWA3 512 350 1028N/12003W",
+            "000116120010KZBWTZ UAL2 512 310 4928N/12003W",
+            "000216120020ETMSHB",
+            "000316120030KZBWTZ TWA3 512 350 1028N/12003W",
         ],
-        step=10,
     )
-    sizes = [len(r.xml) for r in frame.orderBy("an").collect()]
-    found = selectivity(frame, PAPER).select("query", "matches", "rate", "bytes", "bytes_per_s", "overlap")
+    sizes = [len(packet.payload) for packet in iterate(tmp_path)]
+    (whole,) = pieces(archive)
+    assert len(whole.files) == 4
+    each = [whole._replace(files=(file,)) for file in whole.files]
+    found = selectivity(partial(spark, each, PAPER))
     flights = sizes[0] + sizes[1] + sizes[3]
     expected = spark.createDataFrame(
         [
@@ -137,6 +202,14 @@ def test_selectivity(spark):
         found.schema,
     )
     assertDataFrameEqual(found, expected)
+    # One process, one piece: the same counts.
+    alone = spark.createDataFrame(tally([whole], PAPER).to_pylist(), PARTIAL)
+    assertDataFrameEqual(selectivity(alone), expected)
+    # A part of the time.
+    later = pieces(archive, from_us=1_794_830_410_000_000, to_us=1_794_830_430_000_000)
+    matches = {row.query: (row.matches, row.rate) for row in selectivity(partial(spark, later, PAPER)).collect()}
+    assert matches[0] == (1, 0.5)
+    assert matches[2] == (0, 0.0)
 
 
 @with_spark

@@ -11,9 +11,10 @@ from lxml import etree
 
 from pipeline import asdi
 from tests.pipeline.asdi_lines import GOLDEN
+from tests.pipeline.conftest import SHARED
 
 DTD = etree.DTD(str(Path(__file__).resolve().parents[2] / "docs" / "schema" / "asdi.dtd"))
-REAL = Path(__file__).resolve().parents[3] / "shared/data/asdi/asdi_real_excerpt_24lines.txt"
+REAL = SHARED / "asdi/asdi_real_excerpt_24lines.txt"
 
 
 def valid(packet: bytes) -> None:

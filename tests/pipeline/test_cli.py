@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import session
-from pipeline.cli import FAILED, USAGE, build_parser, main, one_sentence
+from pipeline.cli import EXAMPLES, FAILED, USAGE, build_parser, main, one_sentence
 from pipeline.doctor import examine
 from pipeline.session import PipelineError, find_java
 
@@ -35,6 +35,10 @@ def test_help_is_quick_and_brings_nothing_heavy():
         (["retain", "/nowhere", "--before", "2026-01-01"], "is no archive"),
         (["record", "--log", "/nowhere", "--out", "/nowhere/a"], "there is no packet log in /nowhere"),
         (["generate", "--flights", "0", "--days", "1", "--out", "x"], "at least one flight"),
+        (["generate", "--flights", "9", "--days", "1", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a"),
+        (["ingest", "/nowhere/raw", "--out", "/nowhere/a"], "there is no file /nowhere/raw"),
+        (["ingest", __file__, "--out", "/dev/null/a"], "cannot write to /dev/null/a: Not a directory"),
+        (["analyze", "mesh", "/nowhere/trace"], "there is no trace /nowhere/trace"),
     ],
 )
 def test_errors_are_one_sentence(words, said, capsys):
@@ -51,12 +55,43 @@ def test_selectivity_wants_queries(tmp_path, capsys):
     assert "needs --queries" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["nonsense"], ["ingest"], ["retain", "a", "--before", "someday"]])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--query", "/flight["], "query 1 is no XPath"),
+        (["--query", "/a:b", "--namespace", "a"], "--namespace needs P=URI, not 'a'"),
+        (["--queries", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["--query", "/a", "--plot", "/nowhere/x.png"], "there is no folder /nowhere"),
+    ],
+)
+def test_wrong_questions_are_told_before_spark_is_started(words, said, tmp_path, capsys):
+    (tmp_path / "_manifest").mkdir()
+    assert main(["analyze", "selectivity", str(tmp_path), *words]) == FAILED
+    caught = capsys.readouterr().err
+    assert said in caught
+    assert len(caught.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["nonsense"], ["ingest"], ["retain", "a", "--before", "someday"], ["replay", "a", "--speed", "-1"],
+        ["record", "--log", "l", "--out", "a", "--max-records", "0"],
+    ],
+)  # fmt: skip
 def test_wrong_calls(words, capsys):
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(words)
     assert caught.value.code == USAGE
     assert "usage:" in capsys.readouterr().err
+
+
+def test_every_command_has_an_example():
+    for name, examples in EXAMPLES.items():
+        assert all(example.split()[0] == name for example in examples)
+        with pytest.raises(SystemExit) as caught:
+            build_parser().parse_args([name, "--help"])
+        assert caught.value.code == 0
 
 
 def test_an_error_of_a_worker_is_told_in_its_own_words():

@@ -72,17 +72,17 @@ def cluster(tmp_path):
 DRIVER = """
 import json, sys
 from pipeline.archive import Archive
-from pipeline.archive_jobs import read
 from pipeline.ingest import ingest
 from pipeline.replay import iterate_with_spark
-from pipeline.selectivity import selectivity
+from pipeline.scan import pieces
+from pipeline.selectivity import partial, selectivity
 from pipeline.session import open_session
 
 master, raw, out, queries = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 memory = {"spark.driver.memory": "700m", "spark.executor.memory": "500m", "spark.driver.host": "127.0.0.1"}
 spark = open_session(master, options=memory)
 done = ingest(spark, [raw], out, chunk_bytes=200_000)
-rates = sorted(map(list, selectivity(read(spark, Archive(out)), queries).collect()))
+rates = sorted(map(list, selectivity(partial(spark, pieces(Archive(out)), queries)).collect()))
 played = [[p.an, p.time, p.payload.decode()] for p in iterate_with_spark(spark, out)]
 workers = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
 print(json.dumps([workers, done.packets, done.types, done.quarantined, rates, played]))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from pathlib import Path
 
 import pytest
 from lxml import etree
 
 from pipeline.archive import Archive
 from pipeline.archive_jobs import read, verify
+from pipeline.cli import main
 from pipeline.faaxml import MAX_PACKET_BYTES, split
+from pipeline.replay import iterate
+from tests.pipeline.conftest import SHARED
 
 TFMS = b"""<ds:tfmDataService xmlns:ds="urn:ds" xmlns:fdm="urn:fdm" xmlns:nxce="urn:e"><fltdOutput>
   <fdm:fltdMessage msgType="trackInformation" sourceFacility="KZID" sourceTimeStamp="2016-01-28T22:53:37Z">
@@ -18,7 +21,7 @@ TFMS = b"""<ds:tfmDataService xmlns:ds="urn:ds" xmlns:fdm="urn:fdm" xmlns:nxce="
   <fdm:fltdMessage msgType="departureInformation" sourceFacility="KZNY" sourceTimeStamp="2016-01-28T22:53:38Z">
     <nxce:aircraftId>AAL1</nxce:aircraftId></fdm:fltdMessage>
 </fltdOutput></ds:tfmDataService>"""
-REAL = Path(__file__).resolve().parents[3] / "shared/data/tfm-xml"
+REAL = SHARED / "tfm-xml"
 
 
 def test_each_message_is_a_packet_with_its_surroundings():
@@ -80,3 +83,21 @@ def test_ingest(spark, tmp_path):
     assert [row.an for row in rows] == [0, 1, 3, 4]
     assert [bytes(row.xml) for row in rows[:2]] == [message.payload for message in split(TFMS)]
     assert verify(spark, Archive(tmp_path / "a")).problems == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not REAL.exists(), reason="the real samples are not on this machine")
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [("tfms", ["race_tfmdata.xml"]), ("sfdps", ["race_MessageCollection.xml", "race_sfdps-nasflight.xml"])],
+)
+def test_real_samples_go_through_the_command(spark, tmp_path, capsys, form, names):
+    files = [str(REAL / name) for name in names]
+    assert main(["ingest", *files, "--out", str(tmp_path / "a"), "--format", form, "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    expected = [message.payload for name in names for message in split((REAL / name).read_bytes())]
+    assert (done["quarantined"], done["packets"]) == ({}, len(expected))
+    assert [packet.payload for packet in iterate(tmp_path / "a", stream=form)] == expected

@@ -15,6 +15,7 @@ from pipeline.flights import Feed
 from pipeline.ingest import ingest
 from pipeline.session import PipelineError
 from tests.pipeline.asdi_lines import GOLDEN
+from tests.pipeline.conftest import SHARED
 
 pytestmark = [
     pytest.mark.spark,
@@ -83,6 +84,17 @@ def test_golden_lines_and_garbage(spark, tmp_path):
     assert all(row.file == str(raw) for row in refused)
     found = verify(spark, Archive(tmp_path / "a"))
     assert (found.problems, found.quarantined, found.missing) == ([], 3, 0)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the real lines are not on this machine")
+def test_real_lines_leave_the_quarantine_empty(spark, tmp_path):
+    files = sorted((SHARED / "asdi").glob("*.txt"))
+    done = ingest(spark, [str(path) for path in files], tmp_path / "a", day=date(2001, 1, 14))
+    assert done.quarantined == {}
+    lines = [line for path in files for line in path.read_bytes().splitlines() if line.strip()]
+    assert done.packets == len(lines) > 0
+    stored = read(spark, Archive(tmp_path / "a")).orderBy("an").collect()
+    assert [bytes(row.xml) for row in stored] == [asdi.to_xml(asdi.parse(line)) for line in lines]
 
 
 def test_the_same_input_twice_changes_nothing(spark, raw_hours, archive_path, tmp_path):

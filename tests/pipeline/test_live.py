@@ -54,6 +54,8 @@ def test_commands_to_the_mesh(tmp_path):
     command = root_command("asdi", tmp_path, speed=10, from_time=1.5, to_time=None, more=[])
     source = f"archive:{tmp_path}?from=1.500000"
     assert command[3:] == ["root", "--roots-key", "asdi", "--feed", source, "--speed", "10"]
+    command = root_command("asdi", tmp_path, speed=0, stream="a&b", more=["--listen", ":0"])
+    assert command[6:] == ["--feed", f"archive:{tmp_path}?stream=a%26b", "--rate", "0", "--listen", ":0"]
 
 
 def test_is_written(tmp_path):
