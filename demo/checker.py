@@ -1,0 +1,138 @@
+"""Is a client handed exactly its part of the stream? In order, each once, and every hole explicit. Pure.
+
+`lost` counts published packets that the client's query matches and that it was not handed: those in a gap it was told
+of (`gaps`), and those that were skipped in silence (`wrong`, too).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from demo.truth import Fact, Truth
+from xmlswitch import Query
+
+MAX_COMPLAINTS = 20
+
+
+class ClientCheck:
+    """Follows one client over all its lives: what it is handed after a restart goes on where it was."""
+
+    def __init__(self, name: str, truth: Truth, query: Query) -> None:
+        self.name = name
+        self.query = query
+        self._truth = truth
+        self.position: int | None = None
+        """Everything up to here is settled: handed over, not wanted, or lost."""
+        self._began = 0  # what was published before is told late, now and then, and was never asked for
+        self._expected: list[int] = []  # a heap: wanted, published, not handed over yet
+        self._earlier: list[tuple[int, Query]] = []  # (up to, query): for packets that are told to be published late
+        self._told_gaps: list[tuple[int, int]] = []
+        self.delivered = 0
+        self.lost = 0
+        self.gaps = 0
+        self.complaints: list[str] = []
+        self.wrong = 0
+
+    # --- what roots say -----------------------------------------------------------------------------------------------
+
+    def published(self, fact: Fact) -> None:
+        if self.position is None or fact.an <= self._began:
+            return
+        if fact.an > self.position:
+            if fact.matches(self.query):
+                heappush(self._expected, fact.an)
+        elif fact.matches(self._query_at(fact.an)):
+            # Told late: the client is past it, and was not handed it (else it would be known as published).
+            if any(after < fact.an <= until for after, until in self._told_gaps):
+                self.lost += 1
+            else:
+                self._lose(fact.an, "was passed over")
+
+    # --- what the client was handed -----------------------------------------------------------------------------------
+
+    def started(self, position: int) -> None:
+        """The first start, or that of a later life."""
+        if self.position is None:
+            self._began = position
+            self._begin(position)
+        elif position > self.position:
+            self.gap(self.position, position)
+
+    def packet(self, an: int, crc: int) -> Fact | None:
+        """The packet, when it is one that the client had to be handed."""
+        fact = self._truth[an]
+        if self.position is None:
+            self._complain(f"{an} came before the start")
+        elif an <= self.position:
+            self._complain(f"{an} came again, or out of order at {self.position}")
+        elif fact is None:
+            self._complain(f"{an} is not in the feed, or too old to tell")
+        elif fact.crc != crc:
+            self._complain(f"{an} is not what the feed said")
+        elif not fact.matches(self.query):
+            self._complain(f"{an} was not asked for")
+        else:
+            self._settle(an - 1, "was skipped in silence")
+            if self._expected and self._expected[0] == an:
+                heappop(self._expected)
+            self.position = an
+            self.delivered += 1
+            return fact
+        return None
+
+    def gap(self, after: int, until: int) -> None:
+        self.gaps += 1
+        if self.position is None:
+            return
+        self._told_gaps = [*self._told_gaps[-31:], (after, until)]
+        self._settle(after, "was skipped in silence")
+        while self._expected and self._expected[0] <= until:
+            heappop(self._expected)
+            self.lost += 1
+        self.position = max(self.position, until)
+
+    def switched(self, position: int, query: Query) -> None:
+        """The old query up to and including `position`, the new one after it."""
+        if self.position is None:
+            self.query = query
+            return
+        self._settle(position, "was skipped in silence")
+        self._earlier = [*self._earlier[-7:], (position, self.query)]
+        self.query = query
+        self._begin(max(position, self.position))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def missing(self) -> int:
+        """Published and wanted, and not here yet."""
+        return len(self._expected)
+
+    @property
+    def oldest_missing(self) -> int | None:
+        return self._expected[0] if self._expected else None
+
+    def give_up(self) -> None:
+        """At the end of a run: what is not here by now is lost."""
+        while self._expected:
+            self._lose(heappop(self._expected), "never came")
+
+    def _begin(self, position: int) -> None:
+        self.position = position
+        self._expected = [fact.an for fact in self._truth.published_after(position) if fact.matches(self.query)]
+
+    def _settle(self, until: int, what: str) -> None:
+        while self._expected and self._expected[0] <= until:
+            self._lose(heappop(self._expected), what)
+
+    def _query_at(self, an: int) -> Query:
+        return next((query for until, query in self._earlier if an <= until), self.query)
+
+    def _lose(self, an: int, what: str) -> None:
+        self.lost += 1
+        self._complain(f"{an} {what}")
+
+    def _complain(self, text: str) -> None:
+        self.wrong += 1
+        if len(self.complaints) < MAX_COMPLAINTS:
+            self.complaints.append(f"{self.name}: {text}")

@@ -1,0 +1,309 @@
+"""One process of a demo: a root, a router, a client, or a bare node of the DHT. Runs until its channel closes.
+
+It tells, in lines of JSON, what it was handed and what happens around it; it is told to make its network worse, to take
+slowly, or to want something else. What is right and wrong is decided by the demo, not here.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
+from dcp.stats import DownlinkStatistics
+from demo.channel import Channel
+from demo.faults import FaultySocket, HostPort, Weather
+from demo.feed import FeedPlan
+from demo.lifeline import die_with_parent
+from dht import DirectoryOptions, Identity, id_text, open_directory
+from peer.core import Role
+from peer.errors import Overrun
+from peer.node import Peer, open_peer
+from peer.options import PeerOptions
+from peer.statistics import Statistics
+
+STREAM = "demo"
+REPORT_INTERVAL = 0.1
+"""What came is told so often: the page has eyes, not ears."""
+STATUS_INTERVAL = 0.5
+CLIENT_QUEUE = 512
+"""Packets that a client leaves untaken before its window closes: small, so that a slow client is seen in seconds."""
+READ_AHEAD = 64
+
+
+def main(sock: socket.socket, spec: dict[str, Any]) -> None:
+    """What the forked process runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's to handle
+    die_with_parent()
+    trio.run(_run, sock, spec)
+
+
+async def _run(sock: socket.socket, spec: dict[str, Any]) -> None:
+    channel = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.run_writer)
+        if spec["role"] == "dht":
+            await _run_node(spec, channel)
+        else:
+            await _run_peer(spec, channel)
+        nursery.cancel_scope.cancel()
+
+
+async def _run_node(spec: dict[str, Any], channel: Channel) -> None:
+    identity = Identity.load_or_create(Path(spec["identity"]))
+    options = DirectoryOptions(bootstrap=tuple(map(tuple, spec["bootstrap"])), beacon=False)
+    async with open_directory(identity, options, listen=tuple(spec["listen"])) as directory, trio.open_nursery() as n:
+        channel.post({"k": "ready", "address": directory.address[:2], "id": id_text(identity.peer_id)})
+
+        async def report() -> None:
+            while True:
+                stats = directory.stats()
+                channel.post(
+                    {"k": "stat", "cpu": _cpu(), "contacts": stats.contacts, "records": stats.records_held, "up": []}
+                )
+                await trio.sleep(STATUS_INTERVAL)
+
+        n.start_soon(report)
+        async for _ in channel.messages():
+            pass  # a bare node takes no orders
+        os._exit(0)
+
+
+async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
+    role = Role(spec["role"])
+    options = PeerOptions(
+        stream=STREAM,
+        role=role,
+        query=spec.get("query"),
+        parents=spec["parents"],
+        capacity=spec["capacity"],
+        listen=tuple(spec["listen"]),
+        bootstrap=[tuple(address) for address in spec["bootstrap"]],
+        beacon=False,
+        identity=Path(spec["identity"]),
+        start=Start.NEW if spec.get("position") is None else Start.POSITION,
+        position=spec.get("position"),
+        deliver=role is Role.LEAF,
+        owner=Path(spec["owner"]) if role is Role.ROOT else None,
+        dcp=Config(
+            max_log_packets=spec["log_packets"],
+            max_ready_packets=CLIENT_QUEUE if role is Role.LEAF else Config().max_ready_packets,
+        ),
+    )
+    async with open_peer(options, bind=FaultySocket.bind) as peer, trio.open_nursery() as nursery:
+        child = _Child(peer, channel, spec)
+        channel.post({"k": "ready", "address": peer.address, "id": id_text(peer.identity.peer_id)})
+        nursery.start_soon(child.report_events)
+        nursery.start_soon(child.report_status)
+        if role is Role.ROOT:
+            nursery.start_soon(child.publish)
+            nursery.start_soon(child.report_batches)
+        elif role is Role.LEAF:
+            nursery.start_soon(child.follow)
+            nursery.start_soon(child.report_batches)
+        async for order in channel.messages():
+            if order["do"] == "leave":
+                await peer.leave()
+                break
+            child.obey(order)
+        else:
+            os._exit(0)  # nobody is there to be told, and a word to the other peers could only delay the end
+        nursery.cancel_scope.cancel()
+
+
+class _Child:
+    def __init__(self, peer: Peer, channel: Channel, spec: dict[str, Any]) -> None:
+        self._peer = peer
+        self._channel = channel
+        self._spec = spec
+        self._items: list[list[Any]] = []
+        self._published: list[int] | None = None
+        self._takes_a_second: float | None = None
+        self._pace_changed = trio.Event()
+        self._by_link: dict[int, int] = {}
+        self._retransmitted_before = 0
+
+    # --- orders -------------------------------------------------------------------------------------------------------
+
+    def obey(self, order: dict[str, Any]) -> None:
+        match order["do"]:
+            case "weather":
+                udp = self._peer.driver.udp
+                assert isinstance(udp, FaultySocket)
+                links = {_pair(address): Weather.from_json(weather) for address, weather in order["links"]}
+                cut = frozenset(_pair(address) for address in order["cut"])
+                udp.set_weather(Weather.from_json(order["everywhere"]), links, cut)
+            case "query":
+                self._peer.change_query(order["text"])
+            case "pace":
+                self._takes_a_second = order["rate"]
+                self._pace_changed.set()
+                self._pace_changed = trio.Event()
+
+    # --- a client -----------------------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        while True:
+            try:
+                async for item in self._peer:
+                    self._items.append(self._told(item))
+                    if self._takes_a_second is not None:
+                        with trio.move_on_after(1 / self._takes_a_second):
+                            await self._pace_changed.wait()
+                return
+            except Overrun as error:
+                self._channel.post({"k": "event", "name": "Overrun", "reason": str(error), "at": time.monotonic()})
+                self._peer.rejoin()
+
+    def _told(self, item: object) -> list[Any]:
+        match item:
+            case Packet(an, payload):
+                return [an, zlib.crc32(payload), round(time.monotonic(), 4)]
+            case Gap(after, until):
+                return ["gap", after, until]
+            case Started(position):
+                return ["start", position]
+            case QuerySwitched(position, token):
+                return ["query", position, self._peer.core.policy.query_of(token).canonical]
+        raise TypeError(f"a stream hands out no {item!r}")
+
+    # --- a root -------------------------------------------------------------------------------------------------------
+
+    async def publish(self) -> None:
+        plan = FeedPlan(**self._spec["feed"])
+        now = time.monotonic()
+        packets = await trio.to_thread.run_sync(plan.packets_after, now)
+        assert self._peer.core.sender is not None
+        last: int | None = None
+        while True:
+            for packet in list(islice(packets, READ_AHEAD)):
+                if last is None:
+                    self._peer.core.sender.publish_hole(packet.an - 1)
+                due = plan.due_at(packet.time)
+                if due > time.monotonic():
+                    await trio.sleep(due - time.monotonic())
+                last = await self._peer.send(packet.payload, an=packet.an)
+                if self._published is None:
+                    self._published = [last, last]
+                self._published[1] = last
+
+    # --- reports ------------------------------------------------------------------------------------------------------
+
+    async def report_batches(self) -> None:
+        while True:
+            await trio.sleep(REPORT_INTERVAL)
+            self.flush()
+
+    def flush(self) -> None:
+        if self._items:
+            items, self._items = self._items, []
+            self._channel.post({"k": "got", "items": items})
+        if self._published is not None:
+            published, self._published = self._published, None
+            self._channel.post({"k": "published", "first": published[0], "last": published[1]})
+
+    async def report_events(self) -> None:
+        async for event in self._peer.events():
+            if isinstance(event, Gap | Statistics):
+                continue  # gaps come in their place among the packets
+            told = {
+                field.name: value
+                for field in fields(event)
+                if isinstance(value := getattr(event, field.name), int | float | str)
+            }
+            peer_id = getattr(event, "peer_id", None)
+            if peer_id is not None:
+                told["peer"] = id_text(peer_id)
+            self.flush()  # what was handed out before goes before
+            self._channel.post({"k": "event", "name": type(event).__name__, "at": time.monotonic()} | told)
+
+    async def report_status(self) -> None:
+        while True:
+            self._channel.post({"k": "stat", "cpu": _cpu(), "at": time.monotonic()} | self._status())
+            await trio.sleep(STATUS_INTERVAL)
+
+    def _status(self) -> dict[str, Any]:
+        core, now = self._peer.core, trio.current_time()
+        mesh = core.mesh
+        state: dict[str, Any] = {
+            "level": self._peer.level,
+            "hops": mesh.hops,
+            "sound": self._peer.parents,
+            "children": len(mesh.children),
+            "resilience": mesh.resilience,
+            "up": [],
+            "down": [],
+        }
+        udp = self._peer.driver.udp
+        assert isinstance(udp, FaultySocket)
+        if core.receiver is not None:
+            got = core.receiver.statistics(now)
+            state |= {
+                "position": got.position,
+                "packets": got.packets,
+                "duplicates": got.duplicates,
+                "nacks": got.nacks + got.slow_nacks,
+                "recovered": got.recovered,
+                "gaps": got.gaps,
+                "waiting": got.ready,
+            }
+            links = {_pair(link.address): link for link in got.links}
+            for parent in mesh.parents.links.values():
+                link = links.get(_pair(parent.address))
+                state["up"].append(
+                    {
+                        "address": _text(parent.address),
+                        "sound": parent.is_sound,
+                        "first": link.first_copies if link else 0,
+                        "copies": link.first_copies + link.duplicates if link else 0,
+                        "rtt": round(link.round_trip * 1e3, 2) if link else None,
+                        "lost": udp.lost[_pair(parent.address)],
+                        "passed": udp.passed[_pair(parent.address)],
+                    }
+                )
+        if core.sender is not None:
+            sent = core.sender.statistics(now)
+            state["retransmitted"] = self._retransmitted(sent.links)
+            state["down"] = [
+                {
+                    "address": _text(link.address),
+                    "packets": link.packets,
+                    "bytes": link.bytes,
+                    "retransmitted": link.retransmitted,
+                    "lag": link.lag,
+                }
+                for link in sent.links
+            ]
+        return state
+
+    def _retransmitted(self, links: Sequence[DownlinkStatistics]) -> int:
+        """Over all links that there ever were: dcp forgets a link's counters with the link."""
+        now = {link.link: link.retransmitted for link in links}
+        gone = self._by_link.keys() - now.keys()
+        self._retransmitted_before += sum(self._by_link[link] for link in gone)
+        self._by_link = now
+        return self._retransmitted_before + sum(now.values())
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_utime + usage.ru_stime, 3)
+
+
+def _pair(address: Any) -> HostPort:
+    return str(address[0]), int(address[1])
+
+
+def _text(address: Any) -> str:
+    return f"{address[0]}:{address[1]}"

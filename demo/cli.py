@@ -1,0 +1,148 @@
+"""The command: a mesh with a page, a mesh with a verdict, or a big mesh in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from demo.settings import DemoSettings
+
+DESCRIPTION = """\
+Watch a mesh lose half its peers and not one packet.
+
+Starts a real mesh of real processes on this machine - a DHT, roots that feed it with flights, routers, and clients with
+different XPath queries - and a page on which you can see it, and kill, freeze, slow and cut whatever you like. Whether
+a packet was lost is not assumed: the demo makes the feed itself and checks everything that every client is handed.
+"""
+EPILOG = """\
+examples:
+  python -m demo                                           the page; Ctrl-C ends everything
+  python -m demo --clients 10 --routers 12 --parents 3 --roots 3
+  python -m demo --headless --seconds 10                   no page, no faults, a verdict
+  python -m demo --headless --script parent-killed         a scenario (or a file of your own), and a verdict
+  python -m demo --headless --script all --json            every scenario on one mesh, as JSON
+  python -m demo scenarios                                 what comes with the demo
+  python -m demo simulate --peers 1000 --minutes 10        a big mesh in virtual time (see simulate --help)
+
+exit codes: 0 every promise was kept; 1 one broke; 2 a wrong call; 130 Ctrl-C
+"""
+
+
+class DemoError(Exception):
+    """One clear sentence for the terminal."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    defaults = DemoSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    mesh = parser.add_argument_group("the mesh")
+    for flag, name, words in (
+        ("--roots", "roots", "where the stream comes from"),
+        ("--routers", "routers", "peers that pass it on"),
+        ("--clients", "clients", "peers that want a part of it"),
+        ("--dht-nodes", "dht_nodes", "bare nodes of the DHT, where peers meet"),
+        ("--parents", "parents", "parents that every peer wants: n-1 of them can die with no stall"),
+        ("--capacity", "capacity", "children that a root or router takes"),
+        ("--log-packets", "log_packets", "history that every peer keeps"),
+    ):
+        value = getattr(defaults, name)
+        mesh.add_argument(
+            flag,
+            dest=name,
+            type=int,
+            default=value,
+            metavar="N",
+            help=f"{words} (default {value:,})",
+        )
+    mesh.add_argument(
+        "--copies", type=int, default=defaults.copies, metavar="N", help="of the built-in flights; 5 are 600 in the air"
+    )
+    mesh.add_argument(
+        "--speed", type=float, default=defaults.speed, metavar="X", help="times the speed of life (default %(default)g)"
+    )
+    page = parser.add_argument_group("the page")
+    page.add_argument("--port", type=int, default=0, help="for the page (default: any that is free)")
+    run = parser.add_argument_group("without a page")
+    run.add_argument("--headless", action="store_true", help="no page: run, print a verdict, and end")
+    run.add_argument("--seconds", type=float, metavar="N", help="how long, at least; without a script default 10")
+    run.add_argument(
+        "--script",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a scenario, by file or by name; may be repeated; all: every one that comes with the demo but the story",
+    )
+    run.add_argument("--seed", type=int, help="of what a scenario leaves to chance")
+    run.add_argument("--json", action="store_true", help="the verdict as JSON on stdout")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    commands: dict[str, Callable[[Sequence[str]], int]] = {"simulate": _simulate, "scenarios": _scenarios}
+    try:
+        if argv and argv[0] in commands:
+            return commands[argv[0]](argv[1:])
+        return _run(argv)
+    except DemoError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        settings = DemoSettings(
+            roots=args.roots,
+            routers=args.routers,
+            clients=args.clients,
+            dht_nodes=args.dht_nodes,
+            parents=args.parents,
+            capacity=args.capacity,
+            copies=args.copies,
+            speed=args.speed,
+            log_packets=args.log_packets,
+        )
+    except ValueError as error:
+        raise DemoError(str(error)) from None
+    if not args.headless:
+        for flag, is_given in (("--script", args.script), ("--seconds", args.seconds), ("--json", args.json)):
+            if is_given:
+                raise DemoError(f"{flag} is for --headless; on the page there are buttons for it")
+        if not 0 <= args.port <= 65_535:
+            raise DemoError(f"--port is 0 to 65,535, not {args.port}")
+        try:
+            from demo.page.run import run_page
+        except ModuleNotFoundError as error:
+            raise DemoError(f"the page needs {error.name}: pip install 'skymesh[demo]', or use --headless") from None
+
+        return run_page(settings, args.port)
+    from demo.headless import plan, run_headless
+
+    scenarios = plan(args.script, args.seconds)
+    return run_headless(settings, scenarios, seed=args.seed, as_json=args.json)
+
+
+def _scenarios(argv: Sequence[str]) -> int:
+    from demo.scenario import built_in, load
+
+    parser = argparse.ArgumentParser(prog="python -m demo scenarios", description="What comes with the demo.")
+    parser.parse_args(argv)
+    for name in built_in():
+        scenario = load(name)
+        print(f"{name:16} {scenario.seconds:3.0f} s  {scenario.title}. {scenario.about}")
+    return 0
+
+
+def _simulate(argv: Sequence[str]) -> int:
+    from demo.simulate import main as simulate
+
+    return simulate(argv)

@@ -1,0 +1,384 @@
+"""A mesh of real processes on this machine: started, hurt and put back. What is known of it lies in its books."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from demo import scratch
+from demo.books import Books, MeshError
+from demo.checker import ClientCheck
+from demo.faults import FAIR, Weather
+from demo.feed import FeedPlan
+from demo.member import Member, State
+from demo.presets import query_of_client
+from demo.processes import PeerProcess, prepare
+from demo.settings import MAX_PEERS, DemoSettings
+from demo.truth import Truth
+from dht import Identity
+from xmlswitch import Query
+
+TICK = 0.1
+BEGIN_AFTER = 0.3
+START_PATIENCE = 60.0
+
+
+class Mesh(Books):
+    """Books with hands. Open it with `open_mesh`."""
+
+    def __init__(self, settings: DemoSettings, folder: Path, nursery: trio.Nursery) -> None:
+        super().__init__(settings, time.monotonic())
+        self.everywhere = FAIR
+        self.links: dict[frozenset[str], Weather] = {}
+        self.side: frozenset[str] = frozenset()
+        """The one side of a partition; empty when there is none."""
+        self._folder = folder
+        self._nursery = nursery
+        self._owner = folder / "owner.key"
+        Identity.generate().save(self._owner)
+        self._guests = 0
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Every process, until it answers. The feed begins when the roots are there."""
+        size = self.settings
+        first = self._add("dht-1", "dht")
+        await self._launch(first)
+        async with trio.open_nursery() as nursery:
+            for number in range(2, size.dht_nodes + 1):
+                nursery.start_soon(self._launch, self._add(f"dht-{number}", "dht"))
+        plan = FeedPlan(time.monotonic() + BEGIN_AFTER, size.copies, size.speed)
+        packets = await trio.to_thread.run_sync(plan.packets_after, plan.began - 1.0)
+        plan = FeedPlan(time.monotonic() + BEGIN_AFTER, size.copies, size.speed)
+        self.plan = plan
+        self.truth = Truth(plan, packets)
+        self._nursery.start_soon(self._tick)
+        async with trio.open_nursery() as nursery:
+            for number in range(1, size.roots + 1):
+                nursery.start_soon(self._launch, self._add(f"root-{number}", "root"))
+        async with trio.open_nursery() as nursery:
+            for number in range(1, size.routers + 1):
+                nursery.start_soon(self._launch, self._add(f"router-{number}", "router"))
+            for number in range(1, size.clients + 1):
+                client = self._add(f"client-{number}", "leaf", query=query_of_client(number))
+                nursery.start_soon(self._launch, client)
+
+    def _add(self, name: str, role: str, *, query: str | None = None, is_guest: bool = False) -> Member:
+        spec: dict[str, Any] = {
+            "name": name,
+            "role": role,
+            "identity": str(self._folder / f"{name}.key"),
+            "listen": ["127.0.0.1", 0],
+            "bootstrap": [list(m.address) for m in self.members.values() if m.role == "dht" and m.address],
+        }
+        if role != "dht":
+            capacity = 0 if role == "leaf" else self.settings.capacity
+            spec |= {
+                "parents": self.settings.parents,
+                "capacity": capacity,
+                "owner": str(self._owner),
+                "log_packets": self.settings.log_packets,
+            }
+        if role == "root":
+            spec["feed"] = self.plan.as_json()
+        if role == "leaf":
+            spec["query"] = query
+        member = Member(name, role, spec, is_guest=is_guest, wanted_query=query)
+        if role == "leaf":
+            assert query is not None
+            member.check = ClientCheck(name, self.truth, Query.parse(query))
+        self.members[name] = member
+        return member
+
+    async def _launch(self, member: Member) -> None:
+        """Start the process and wait until it listens."""
+        member.state = State.STARTING
+        member.status, member.rates, member.sound = {}, {}, 0
+        member.process = await PeerProcess.start(member.spec)
+        member.ended = trio.Event()
+        ready = trio.Event()
+        self._nursery.start_soon(self._serve, member, member.process, ready)
+        with trio.move_on_after(START_PATIENCE):
+            await ready.wait()
+            return
+        raise MeshError(f"{member.name} has not started within {START_PATIENCE:.0f} s")
+
+    async def _serve(self, member: Member, process: PeerProcess, ready: trio.Event) -> None:
+        """Listen to one life of a peer."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process.channel.run_writer)
+            async for message in process.messages():
+                if member.process is process:
+                    self.heard(member, message)
+                    if message["k"] == "ready":
+                        self._tell_weather()
+                        self._post(member, {"do": "pace", "rate": member.pace})
+                        ready.set()
+            nursery.cancel_scope.cancel()
+        await process.wait_ended()
+        await process.channel.aclose()
+        if member.process is process and member.state is not State.DEAD:
+            self.note("fault", member.name, "has ended by itself")
+            self._died(member)
+        member.ended.set()
+        ready.set()
+
+    # --- controls that hurt -------------------------------------------------------------------------------------------
+
+    def kill(self, *names: str) -> None:
+        """As kill -9: no word to anybody."""
+        members = [self.member(name) for name in names]
+        self.ledger.fault(time.monotonic())
+        for member in members:
+            if member.state in (State.RUNNING, State.FROZEN) and member.process is not None:
+                member.process.signal(signal.SIGKILL)
+                self.note("fault", member.name, "killed (SIGKILL)")
+                self._died(member)
+
+    def _died(self, member: Member) -> None:
+        member.state = State.DEAD
+        self.bury(member)
+        member.excused_until = time.monotonic()
+        self.judge(member, time.monotonic())
+
+    def freeze(self, *names: str) -> None:
+        """SIGSTOP: it is still there, and says nothing."""
+        members = [self.member(name) for name in names]
+        self.ledger.fault(time.monotonic())
+        for member in members:
+            if member.runs and member.process is not None:
+                member.process.signal(signal.SIGSTOP)
+                member.state = State.FROZEN
+                member.excused_until = float("inf")
+                self.note("fault", member.name, "frozen (SIGSTOP)")
+                self.judge(member, time.monotonic())
+
+    def thaw(self, *names: str) -> None:
+        for member in [self.member(name) for name in names]:
+            if member.state is State.FROZEN and member.process is not None:
+                member.process.signal(signal.SIGCONT)
+                member.state = State.RUNNING
+                # What came while it was stopped is handed over now, and so a little after.
+                member.excused_until = time.monotonic() + 0.5
+                self.note("heal", member.name, "thawed (SIGCONT)")
+
+    def restart(self, *names: str) -> None:
+        """A new process with the same key at the same address; a client goes on where it was."""
+        for member in [self.member(name) for name in names]:
+            if member.state is State.DEAD:
+                member.restarts += 1
+                member.state = State.STARTING
+                self.note("heal", member.name, "restarted")
+                self._nursery.start_soon(self._relaunch, member)
+
+    async def _relaunch(self, member: Member) -> None:
+        await member.ended.wait()  # what its last life said is read to the end: the next one goes on behind it
+        self._resume(member)
+        await self._launch(member)
+
+    def _resume(self, member: Member) -> None:
+        check = member.check
+        if check is None:
+            return
+        assert member.wanted_query is not None
+        query = Query.parse(member.wanted_query)
+        member.spec["query"] = member.wanted_query
+        if check.position is not None and self.truth[check.position + 1] is None:
+            check.position = None  # away for too long: it starts at the present
+        if query != check.query:
+            check.switched(check.position or 0, query)
+        member.spec["position"] = check.position
+
+    def set_weather(self, weather: Weather, *, between: tuple[str, str] | None = None) -> None:
+        """On the link between two peers, both ways; or on every path."""
+        self.ledger.fault(time.monotonic())
+        words = weather.words()
+        if between is None:
+            self.everywhere = weather
+            self.note("fault" if not weather.is_fair else "heal", "", f"everywhere: {words}")
+        else:
+            pair = frozenset(self.member(name).name for name in between)
+            if len(pair) != 2:
+                raise MeshError("a link is between two different peers")
+            if weather.is_fair:
+                self.links.pop(pair, None)
+            else:
+                self.links[pair] = weather
+            self.note("fault" if not weather.is_fair else "heal", between[1], f"link with {between[0]}: {words}")
+        self._tell_weather()
+
+    def partition(self, names: Iterable[str]) -> None:
+        """These on one side, everybody else on the other: nothing passes."""
+        side = frozenset(self.member(name).name for name in names)
+        self.heal_partition(quietly=True)
+        self.ledger.fault(time.monotonic())
+        # Only a side without a feed can't be timed: nobody can hand it anything.
+        is_fed = any(self.members[name].role == "root" and self.members[name].runs for name in side)
+        self.side = side
+        self.cut_off = frozenset() if is_fed else side
+        self.note("fault", "", f"partition: {', '.join(sorted(side))} | everybody else")
+        self._tell_weather()
+
+    def heal_partition(self, *, quietly: bool = False) -> None:
+        if not self.side:
+            return
+        for name in self.cut_off:
+            if name in self.members:
+                self.members[name].excused_until = max(self.members[name].excused_until, time.monotonic())
+        self.side = self.cut_off = frozenset()
+        if not quietly:
+            self.note("heal", "", "the partition is healed")
+        self._tell_weather()
+
+    def set_pace(self, name: str, rate: float | None) -> None:
+        """A client that takes only so many packets a second; None: as they come."""
+        member = self.member(name)
+        if member.role != "leaf":
+            raise MeshError(f"{name} is no client")
+        if rate is not None and not 0.1 <= rate <= 100_000:
+            raise MeshError("a client takes 0.1 to 100,000 packets a second")
+        member.pace = rate
+        if rate is None:
+            member.excused_until = max(member.excused_until, time.monotonic() + 0.5)
+        self._post(member, {"do": "pace", "rate": rate})
+        words = f"takes {rate:g} packets a second" if rate is not None else "takes as fast as it can"
+        self.note("fault" if rate is not None else "heal", name, words)
+
+    def change_query(self, name: str, text: str) -> None:
+        """QueryError for a bad one."""
+        member = self.member(name)
+        if member.role != "leaf":
+            raise MeshError(f"{name} is no client, and has no query")
+        Query.parse(text)
+        member.wanted_query = text
+        self._post(member, {"do": "query", "text": text})
+        self.note("info", name, f"asks for {text}")
+
+    def check_storm(self, *, routers: int, clients: int) -> None:
+        room = MAX_PEERS - len(self.members)
+        if routers < 0 or clients < 0 or not routers + clients:
+            raise MeshError("a storm has one peer at least")
+        if routers + clients > room:
+            raise MeshError(f"there is room for {room} more peers")
+
+    async def storm(self, *, routers: int = 0, clients: int = 0) -> None:
+        """So many peers at once."""
+        self.check_storm(routers=routers, clients=clients)
+        self.ledger.fault(time.monotonic())
+        self.note("fault", "", f"a storm: {routers} routers and {clients} clients join at once")
+        async with trio.open_nursery() as nursery:
+            for number in range(routers + clients):
+                self._guests += 1
+                if number < routers:
+                    guest = self._add(f"guest-{self._guests}", "router", is_guest=True)
+                else:
+                    guest = self._add(
+                        f"guest-{self._guests}", "leaf", query=query_of_client(self._guests), is_guest=True
+                    )
+                nursery.start_soon(self._launch, guest)
+
+    def clear_weather(self) -> None:
+        self.everywhere, self.links = FAIR, {}
+        self._tell_weather()
+
+    async def put_back(self) -> None:
+        """As it was at the start: fair weather, everybody there, guests gone, first queries; totals from zero."""
+        self.heal_partition(quietly=True)
+        self.clear_weather()
+        self.thaw(*[m.name for m in self.members.values() if m.state is State.FROZEN])
+        guests = [member for member in self.members.values() if member.is_guest]
+        for guest in guests:
+            if guest.process is not None:
+                guest.process.signal(signal.SIGKILL)
+            guest.state = State.DEAD
+            self.ledger.parents(guest.name, is_short=False, now=time.monotonic())
+            self._by_address = {a: n for a, n in self._by_address.items() if n != guest.name}
+            del self.members[guest.name]
+            self.air.forget(guest.name)
+        self.restart(*[m.name for m in self.members.values() if m.state is State.DEAD])
+        for number in range(1, self.settings.clients + 1):
+            member = self.members[f"client-{number}"]
+            if member.pace is not None:
+                self.set_pace(member.name, None)
+            if member.wanted_query != query_of_client(number):
+                self.change_query(member.name, query_of_client(number))
+        self.note("heal", "", "everything is put back")
+        self.reset_totals()
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether it came true in time."""
+        with trio.move_on_after(seconds):
+            while not condition():  # noqa: ASYNC110  (conditions on clocks and counters, which set no event)
+                await trio.sleep(0.02)
+            return True
+        return condition()
+
+    async def wait_settled(self, seconds: float) -> bool:
+        """Until everybody has n parents and everything that was due."""
+        return await self.wait_until(lambda: self.is_settled() and self.is_caught_up(), seconds)
+
+    def is_settled(self) -> bool:
+        starting = any(m.state is State.STARTING for m in self.members.values())
+        return not starting and self.ledger.is_settled(time.monotonic())
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _post(self, member: Member, order: dict[str, Any]) -> None:
+        if member.process is not None and member.state in (State.RUNNING, State.FROZEN):
+            member.process.channel.post(order)
+
+    def _tell_weather(self) -> None:
+        """Everybody, whenever anything about the network or its addresses has changed."""
+        addresses = {name: list(m.address) for name, m in self.members.items() if m.address is not None}
+        for name, member in self.members.items():
+            if member.role == "dht":
+                continue
+            links = [
+                [addresses[other], weather.as_json()]
+                for pair, weather in self.links.items()
+                if name in pair
+                for other in pair - {name}
+                if other in addresses
+            ]
+            cut = [address for other, address in addresses.items() if (other in self.side) != (name in self.side)]
+            order = {"do": "weather", "everywhere": self.everywhere.as_json(), "links": links, "cut": cut}
+            self._post(member, order if self.side else order | {"cut": []})
+
+    async def _tick(self) -> None:
+        while True:
+            self.look(time.monotonic())
+            await trio.sleep(TICK)
+
+
+@asynccontextmanager
+async def open_mesh(settings: DemoSettings) -> AsyncIterator[Mesh]:
+    """A mesh that is started; every process of it is gone when the block is left."""
+    scratch.sweep()
+    prepare()
+    folder = Path(tempfile.mkdtemp(prefix=scratch.prefix()))
+    mesh: Mesh | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            mesh = Mesh(settings, folder, nursery)
+            await mesh.start()
+            yield mesh
+            nursery.cancel_scope.cancel()
+    finally:
+        if mesh is not None:
+            processes = [m.process for m in mesh.members.values() if m.process is not None]
+            for process in processes:
+                process.signal(signal.SIGKILL)
+            with trio.CancelScope(shield=True):
+                for process in processes:
+                    await trio.to_thread.run_sync(process.close)
+                    await process.channel.aclose()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The live page: a small server under trio, and what the browser shows."""

@@ -1,0 +1,256 @@
+"""HTTP and WebSocket on one loopback port, under trio: h11 and wsproto speak the protocols, this file moves bytes.
+
+Who may speak to it: only a page that this very server has served. A page from elsewhere on the web can make a browser
+connect to loopback; so the Host must be ours, a WebSocket's Origin must be ours, and it must bring the token that only
+our own page was given.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import h11
+import trio
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+MAX_REQUEST_BYTES: Final = 16 << 10
+MAX_MESSAGE_BYTES: Final = 16 << 10
+MAX_CONNECTIONS: Final = 64
+MAX_QUEUE: Final = 256
+"""Messages that a page has not taken; one that falls further behind is let go, and connects anew."""
+REQUEST_PATIENCE: Final = 15.0
+SEND_PATIENCE: Final = 20.0
+HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("X-Frame-Options", "DENY"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+class Socket:
+    """One page's WebSocket. `post` never waits."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[str](MAX_QUEUE)
+        self.writing = trio.Lock()
+
+    def post(self, message: dict[str, Any]) -> None:
+        try:
+            self._send.send_nowait(json.dumps(message, separators=(",", ":")))
+        except trio.WouldBlock:
+            self._send.close()  # it does not keep up: it is told so, and connects anew
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            return
+
+    @property
+    def outgoing(self) -> trio.MemoryReceiveChannel[str]:
+        return self._receive
+
+
+@dataclass(slots=True)
+class PageServer:
+    """`find` answers paths; `talk` is called with every page's socket and an iterator of what it says."""
+
+    find: Callable[[str], Answer | None]
+    talk: Callable[[Socket, AsyncIterator[dict[str, Any]]], Awaitable[None]]
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    port: int = 0
+    refused: int = 0
+    _open: int = 0
+
+    async def serve(self, port: int, *, task_status: trio.TaskStatus[int]) -> None:
+        """OSError when the port is taken."""
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        self.port = int(listeners[0].socket.getsockname()[1])
+        task_status.started(self.port)
+        await trio.serve_listeners(self._connected, listeners)
+
+    @property
+    def hosts(self) -> set[str]:
+        return {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
+
+    async def _connected(self, stream: trio.SocketStream) -> None:
+        if self._open >= MAX_CONNECTIONS:
+            self.refused += 1
+            await stream.aclose()
+            return
+        self._open += 1
+        try:
+            await self._converse(stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
+            pass  # the other side is gone, or speaks something else
+        finally:
+            self._open -= 1
+            with trio.move_on_after(1.0, shield=True):
+                await stream.aclose()
+
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        while True:
+            request: h11.Request | None = None
+            with trio.move_on_after(REQUEST_PATIENCE):
+                request = await _next_request(connection, stream)
+            if request is None:  # gone, or too slow
+                return
+            if await self._answer(connection, stream, request):
+                return
+            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+
+    async def _answer(self, connection: h11.Connection, stream: trio.SocketStream, request: h11.Request) -> bool:
+        """True when the connection is used up."""
+        headers = {name: value.decode("latin-1") for name, value in request.headers}
+        target = request.target.decode("latin-1")
+        path, _, query = target.partition("?")
+        if headers.get(b"host") not in self.hosts:
+            self.refused += 1
+            await self._respond(connection, stream, Answer(b"This page is for this machine alone.\n", status=421))
+        elif path == "/ws":
+            return await self._upgrade(connection, stream, request, headers, query)
+        elif request.method != b"GET":
+            await self._respond(connection, stream, Answer(b"Only GET.\n", status=405))
+        else:
+            found = self.find(path)
+            await self._respond(connection, stream, found or Answer(b"There is no such page.\n", status=404))
+        return False
+
+    async def _respond(self, connection: h11.Connection, stream: trio.SocketStream, answer: Answer) -> None:
+        headers = [*HEADERS, ("Content-Type", answer.content_type), ("Content-Length", str(len(answer.body)))]
+        head = h11.Response(status_code=answer.status, headers=headers)
+        data = connection.send(head) or b""
+        data += connection.send(h11.Data(data=answer.body)) or b""
+        data += connection.send(h11.EndOfMessage()) or b""
+        with trio.move_on_after(SEND_PATIENCE):
+            await stream.send_all(data)
+
+    # --- WebSocket ----------------------------------------------------------------------------------------------------
+
+    async def _upgrade(
+        self,
+        connection: h11.Connection,
+        stream: trio.SocketStream,
+        request: h11.Request,
+        headers: dict[bytes, str],
+        query: str,
+    ) -> bool:
+        ours = {f"http://{host}" for host in self.hosts}
+        offered = dict(part.partition("=")[::2] for part in query.split("&")).get("token", "")
+        if headers.get(b"origin") not in ours or not hmac.compare_digest(offered.encode(), self.token.encode()):
+            self.refused += 1
+            await self._respond(connection, stream, Answer(b"Only for the page that this demo serves.\n", status=403))
+            return True
+        socket = WSConnection(ConnectionType.SERVER)
+        try:
+            socket.initiate_upgrade_connection(list(request.headers), request.target)
+            event = next(iter(socket.events()), None)
+        except RemoteProtocolError:
+            event = None
+        if not isinstance(event, Request):
+            await self._respond(connection, stream, Answer(b"This is a WebSocket.\n", status=400))
+            return True
+        await stream.send_all(socket.send(AcceptConnection()))
+        await self._run_socket(socket, stream)
+        return True
+
+    async def _run_socket(self, socket: WSConnection, stream: trio.SocketStream) -> None:
+        page = Socket()
+
+        async def send(event: TextMessage | Pong | CloseConnection) -> None:
+            async with page.writing:
+                with trio.fail_after(SEND_PATIENCE):
+                    await stream.send_all(socket.send(event))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_pump, send, page, nursery.cancel_scope)
+            await self.talk(page, _incoming(socket, stream, send))
+            nursery.cancel_scope.cancel()
+
+
+async def _next_request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
+    """None at the end. The body of a request is read and thrown away, up to a limit."""
+    request: h11.Request | None = None
+    body = 0
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some(8192))
+        elif isinstance(event, h11.Request):
+            request = event
+            if any(name == b"upgrade" for name, _ in event.headers):
+                return request
+        elif isinstance(event, h11.Data):
+            body += len(event.data)
+            if body > MAX_REQUEST_BYTES:
+                return None
+        elif isinstance(event, h11.EndOfMessage):
+            return request
+        else:
+            return None
+
+
+Send = Callable[[TextMessage | Pong | CloseConnection], Awaitable[None]]
+GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, LocalProtocolError)
+
+
+async def _pump(send: Send, page: Socket, whole: trio.CancelScope) -> None:
+    """What the demo says to the page, in order."""
+    try:
+        async for text in page.outgoing:
+            await send(TextMessage(data=text))
+        await send(CloseConnection(code=1013, reason="too slow"))
+    except GONE:
+        pass
+    whole.cancel()
+
+
+async def _incoming(socket: WSConnection, stream: trio.SocketStream, send: Send) -> AsyncIterator[dict[str, Any]]:
+    """What a page says, until it goes or says something that is no order."""
+    text = ""
+    while True:
+        try:
+            data = await stream.receive_some(8192)
+            socket.receive_data(data or None)
+            for event in socket.events():
+                if isinstance(event, TextMessage):
+                    text += event.data
+                    if len(text) > MAX_MESSAGE_BYTES:
+                        await send(CloseConnection(code=1009, reason="too long"))
+                        return
+                    if event.message_finished:
+                        message, text = json.loads(text), ""
+                        if isinstance(message, dict):
+                            yield message
+                elif isinstance(event, Ping):
+                    await send(event.response())
+                elif isinstance(event, CloseConnection):
+                    await send(event.response())
+                    return
+                elif isinstance(event, BytesMessage):
+                    await send(CloseConnection(code=1003, reason="text only"))
+                    return
+        except (*GONE, RemoteProtocolError, json.JSONDecodeError, RecursionError):
+            return
+        if not data:
+            return

@@ -1,0 +1,212 @@
+"""One page: what it is told, and the orders it gives. Every order is checked; a bad one is answered with a sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import trio
+
+from demo.books import MeshError
+from demo.director import Director
+from demo.faults import Weather
+from demo.mesh import Mesh
+from demo.page.server import Socket
+from demo.page.view import hello, state
+from demo.scenario import ScenarioError, built_in, load
+from xmlswitch import Query, QueryError
+
+STATE_INTERVAL: Final = 0.5
+AIR_INTERVAL: Final = 0.25
+TRY_PACKETS: Final = 1_500
+MAX_QUERY: Final = 2_000
+ORDERS_A_SECOND: Final = 40.0
+
+
+class Stage:
+    """What all pages share: the scenario that plays, if any."""
+
+    def __init__(self, mesh: Mesh, nursery: trio.Nursery) -> None:
+        self.mesh = mesh
+        self.playing: str | None = None
+        self.verdict: dict[str, Any] | None = None
+        self._nursery = nursery
+        self._scope = trio.CancelScope()
+
+    def play(self, name: str) -> None:
+        """From the built-in ones only: a page can't make this program read files."""
+        if self.playing is not None:
+            raise MeshError(f"{self.playing} is playing: let it end, or put everything back")
+        if name not in built_in():
+            raise MeshError(f"there is no scenario {name!r}")
+        self.playing, self.verdict = name, None
+        self._nursery.start_soon(self._play, name)
+
+    async def _play(self, name: str) -> None:
+        scenario = load(name)
+        with trio.CancelScope() as self._scope:
+            self.mesh.say(f"{scenario.title}. {scenario.about}")
+            try:
+                verdict = await Director(self.mesh).judge(scenario)
+            except ScenarioError as error:
+                self.mesh.say(f"This can't be played now: {error}")
+            else:
+                self.verdict = verdict.as_json() | {"title": scenario.title}
+                words = "every promise was kept" if verdict.is_kept else "a promise broke"
+                self.mesh.say(f"{scenario.title}: {words}, {verdict.totals['lost']} packets lost.")
+        self.playing = None
+
+    def put_back(self) -> None:
+        self._scope.cancel()
+        self.verdict = None
+        self._nursery.start_soon(self.mesh.put_back)
+
+    def storm(self, routers: int, clients: int) -> None:
+        self.mesh.check_storm(routers=routers, clients=clients)
+        self._nursery.start_soon(self._storm, routers, clients)
+
+    async def _storm(self, routers: int, clients: int) -> None:
+        try:
+            await self.mesh.storm(routers=routers, clients=clients)
+        except MeshError as error:
+            self.mesh.say(str(error))
+
+
+class Session:
+    def __init__(self, stage: Stage, socket: Socket) -> None:
+        self.stage = stage
+        self.mesh = stage.mesh
+        self.socket = socket
+        self.watched: str | None = None
+        self._air_number = 0
+        self._since = 0
+        self._allowance, self._asked_at = ORDERS_A_SECOND, time.monotonic()
+
+    async def run(self, orders: AsyncIterator[dict[str, Any]]) -> None:
+        self.socket.post(hello(self.mesh))
+        self.mesh.listeners.append(self._on_event)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell_state)
+                nursery.start_soon(self._tell_air)
+                async for order in orders:
+                    await self._take(order)
+                nursery.cancel_scope.cancel()
+        finally:
+            self.mesh.listeners.remove(self._on_event)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        self.socket.post({"t": "event", "event": event})
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    async def _tell_state(self) -> None:
+        while True:
+            message, self._since = state(self.mesh, self._since)
+            self.socket.post(message | {"playing": self.stage.playing, "verdict": self.stage.verdict})
+            await trio.sleep(STATE_INTERVAL)
+
+    async def _tell_air(self) -> None:
+        while True:
+            self._send_air()
+            await trio.sleep(AIR_INTERVAL)
+
+    def _send_air(self, *, full: bool = False) -> None:
+        if self.watched is None:
+            return
+        rows, gone = self.mesh.air.changes(self.watched, 0 if full else self._air_number)
+        self._air_number = self.mesh.air.number
+        if not rows and not gone and not full:
+            return
+        for row in rows:
+            row[-1] = round(row[-1] - self.mesh.began, 2)
+        self.socket.post({"t": "air", "client": self.watched, "full": full, "rows": rows, "gone": gone})
+
+    # --- orders -------------------------------------------------------------------------------------------------------
+
+    async def _take(self, order: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self._allowance = min(ORDERS_A_SECOND, self._allowance + (now - self._asked_at) * ORDERS_A_SECOND) - 1
+        self._asked_at = now
+        if self._allowance < 0:
+            await trio.sleep(-self._allowance / ORDERS_A_SECOND)
+        try:
+            await self._obey(order)
+        except (MeshError, ValueError, QueryError) as error:
+            self.socket.post({"t": "refused", "do": str(order.get("do"))[:40], "text": str(error)[:500]})
+
+    async def _obey(self, order: dict[str, Any]) -> None:
+        mesh = self.mesh
+        match order:
+            case {"do": "kill" | "freeze" | "thaw" | "restart" as do, "names": [*names]}:
+                checked = [_name(name) for name in names[:200]]
+                getattr(mesh, do)(*checked)
+            case {"do": "weather", "weather": dict() as weather, "between": [one, other]}:
+                mesh.set_weather(Weather.from_json(weather), between=(_name(one), _name(other)))
+            case {"do": "weather", "weather": dict() as weather}:
+                mesh.set_weather(Weather.from_json(weather))
+            case {"do": "partition", "names": [*names]}:
+                mesh.partition(_name(name) for name in names[:200])
+            case {"do": "heal"}:
+                mesh.heal_partition()
+            case {"do": "storm", "routers": int(routers), "clients": int(clients)}:
+                self.stage.storm(routers, clients)
+            case {"do": "pace", "name": str(name), "rate": None | int() | float() as rate}:
+                mesh.set_pace(name, rate)
+            case {"do": "query", "name": str(name), "text": str(text)}:
+                mesh.change_query(name, _short(text))
+            case {"do": "watch", "name": str(name)}:
+                mesh.member(name)
+                self.watched = name
+                self._send_air(full=True)
+            case {"do": "try", "text": str(text), "id": int(number)}:
+                await self._try(_short(text), number)
+            case {"do": "play", "name": str(name)}:
+                self.stage.play(name)
+            case {"do": "put back"}:
+                self.stage.put_back()
+            case {"do": "reset totals"}:
+                mesh.reset_totals()
+            case _:
+                raise MeshError("that is no order")
+
+    async def _try(self, text: str, number: int) -> None:
+        """What a query would match, among the packets of the last seconds; or why it is none."""
+        try:
+            query = Query.parse(text)
+        except QueryError as error:
+            self.socket.post(
+                {"t": "tried", "id": number, "ok": False, "error": error.reason, "position": error.position}
+            )
+            return
+        facts = self.mesh.truth.recent(TRY_PACKETS, before=time.monotonic())
+        matched = 0
+        for index, fact in enumerate(facts):
+            matched += fact.matches(query)
+            if index % 100 == 99:
+                await trio.lowlevel.checkpoint()
+        seconds = facts[-1].due_at - facts[0].due_at if len(facts) > 1 else 0.0
+        self.socket.post(
+            {
+                "t": "tried",
+                "id": number,
+                "ok": True,
+                "matched": matched,
+                "of": len(facts),
+                "seconds": round(seconds, 1),
+                "canonical": query.canonical[:MAX_QUERY],
+            }
+        )
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise MeshError("a peer is named by its name")
+    return value[:64]
+
+
+def _short(text: str) -> str:
+    if len(text) > MAX_QUERY:
+        raise MeshError(f"a query of more than {MAX_QUERY:,} characters")
+    return text

@@ -1,0 +1,154 @@
+// Connects to the demo, keeps what it says, and hands it to the views. No framework, no build step.
+import { AirView } from "./air.js";
+import { MeshView } from "./mesh.js";
+import { Card } from "./card.js";
+import { QueryPanel } from "./query.js";
+import { Controls } from "./controls.js";
+import { Log } from "./log.js";
+import { Totals } from "./totals.js";
+import { setUpTheme } from "./theme.js";
+
+const $ = (id) => document.getElementById(id);
+const state = { hello: null, peers: new Map(), now: 0, offset: null, selected: null, client: "client-1", links: [], side: new Set() };
+let socket = null;
+let toastTimer = 0;
+
+export function send(order) {
+  if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(order));
+}
+
+function toast(text) {
+  const box = $("toast");
+  box.textContent = text;
+  box.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { box.hidden = true; }, 6000);
+}
+
+/** Seconds of the demo's own clock. */
+function meshNow() {
+  return performance.now() / 1000 + (state.offset ?? 0);
+}
+
+const mesh = new MeshView($("mesh"), $("mesh-links"), $("mesh-peers"), select);
+const air = new AirView($("air"), $("map"), $("map-label"), $("ramp"), meshNow);
+const card = new Card($("card"), $("card-title"), $("card-state"), send, watch);
+const query = new QueryPanel(send);
+const controls = new Controls(send, state);
+const log = new Log($("timeline"), $("events"), $("caption"), meshNow);
+const totals = new Totals();
+const views = [mesh, air, log];
+setUpTheme(() => views.forEach((view) => view.restyle()));
+
+function select(name) {
+  state.selected = name;
+  mesh.select(name);
+  card.show(state.peers.get(name), state);
+  if (state.peers.get(name)?.role === "leaf") watch(name);
+}
+
+function watch(name) {
+  state.client = name;
+  $("client").value = name;
+  air.clear();
+  send({ do: "watch", name });
+  query.own(state.peers.get(name));
+}
+
+const handlers = {
+  hello(message) {
+    state.hello = message;
+    state.offset = null;
+    $("wants").textContent = ["no", "one", "two", "three", "four"][message.wants] ?? String(message.wants);
+    air.hello(message);
+    query.hello(message);
+    controls.hello(message);
+    log.hello(message);
+    send({ do: "watch", name: state.client });
+  },
+  state(message) {
+    const offset = message.now - performance.now() / 1000;
+    // What was under way for less time tells the difference of the clocks better.
+    state.offset = state.offset === null ? offset : Math.max(offset, state.offset - 0.002);
+    state.now = message.now;
+    state.peers = new Map(message.peers.map((peer) => [peer.name, peer]));
+    state.links = message.links;
+    state.side = new Set(message.side);
+    if (state.selected && !state.peers.has(state.selected)) state.selected = null;
+    mesh.update(message.peers, state.side);
+    totals.update(message.totals);
+    controls.update(message);
+    log.add(message.timeline);
+    log.verdict(message.verdict);
+    fillClients(message.peers);
+    card.show(state.peers.get(state.selected), state);
+    query.own(state.peers.get(state.client));
+    document.body.dataset.ready = "yes";
+  },
+  air(message) {
+    if (message.client === state.client) air.update(message);
+  },
+  event(message) {
+    log.event(message.event);
+    mesh.event(message.event);
+  },
+  tried(message) { query.tried(message); },
+  refused(message) { toast(message.text); },
+};
+
+function fillClients(peers) {
+  const names = peers.filter((peer) => peer.role === "leaf").map((peer) => peer.name);
+  const box = $("client");
+  if (box.dataset.names === names.join()) return;
+  box.dataset.names = names.join();
+  box.replaceChildren(...names.map((name) => new Option(name, name)));
+  if (!names.includes(state.client) && names.length) watch(names[0]);
+  box.value = state.client;
+}
+
+function connect() {
+  const token = location.hash.slice(1);
+  if (!token) {
+    $("caption").textContent = "Open the whole address that the demo printed, with what stands behind the #: it is the key to the controls.";
+    return;
+  }
+  socket = new WebSocket(`ws://${location.host}/ws?token=${encodeURIComponent(token)}`);
+  socket.onmessage = (event) => {
+    const message = JSON.parse(event.data);
+    handlers[message.t]?.(message);
+  };
+  socket.onclose = () => {
+    document.body.dataset.ready = "no";
+    $("caption").textContent = "The demo has ended, or does not answer. This page tries again.";
+    setTimeout(connect, 2000);
+  };
+}
+
+$("client").addEventListener("change", (event) => { watch(event.target.value); select(event.target.value); });
+$("search").addEventListener("input", (event) => air.search(event.target.value.trim().toUpperCase()));
+const main = document.querySelector("main");
+main.dataset.view = "mesh";
+for (const tab of document.querySelectorAll(".tabs button")) {
+  tab.addEventListener("click", () => {
+    main.dataset.view = tab.dataset.view;
+    document.querySelectorAll(".tabs button").forEach((other) => other.setAttribute("aria-pressed", String(other === tab)));
+    views.forEach((view) => view.restyle());
+  });
+}
+
+let last = performance.now();
+let rested = 0;
+function frame(now) {
+  const took = now - last - rested;
+  const seconds = Math.min(0.5, (now - last) / 1000);
+  last = now;
+  mesh.frame(now / 1000, seconds);
+  air.frame(meshNow(), seconds);
+  log.frame();
+  // Where drawing is slow, as long a rest as it took: else frames crowd out the messages, and the page lives in the past.
+  rested = took > 40 ? Math.min(took, 400) : 0;
+  if (rested) setTimeout(() => requestAnimationFrame(frame), rested);
+  else requestAnimationFrame(frame);
+}
+requestAnimationFrame(frame);
+connect();

@@ -1,0 +1,72 @@
+// Controls that hurt everything at once, scenarios, and the button that puts everything back.
+const $ = (id) => document.getElementById(id);
+const RATES = [null, 200000, 100000, 50000, 20000, 10000, 5000];
+
+export class Controls {
+  constructor(send, state) {
+    this.send = send;
+    this.state = state;
+    this.timer = 0;
+    for (const id of ["all-loss", "all-delay", "all-rate"]) {
+      $(id).addEventListener("input", () => {
+        this.words();
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.send({ do: "weather", weather: this.weather() }), 150);
+      });
+    }
+    $("story").addEventListener("click", () => send({ do: "play", name: "story" }));
+    $("play").addEventListener("click", () => send({ do: "play", name: $("scenario").value }));
+    $("put-back").addEventListener("click", () => send({ do: "put back" }));
+    $("kill-half").addEventListener("click", () => {
+      const roots = this.running("root");
+      const routers = this.running("router");
+      const names = [...some(roots, Math.min(Math.ceil(roots.length / 2), roots.length - 1)), ...some(routers, Math.ceil(routers.length / 2))];
+      if (names.length) send({ do: "kill", names });
+    });
+    $("kill-root").addEventListener("click", () => send({ do: "kill", names: some(this.running("root"), 1) }));
+    $("partition").addEventListener("click", () => {
+      if (this.state.side.size) send({ do: "heal" });
+      else send({ do: "partition", names: some(this.running("leaf"), 2) });
+    });
+    $("storm").addEventListener("click", () => send({ do: "storm", routers: 2, clients: 6 }));
+  }
+
+  running(role) {
+    return [...this.state.peers.values()].filter((peer) => peer.role === role && peer.state === "running").map((peer) => peer.name);
+  }
+
+  hello(message) {
+    $("scenario").replaceChildren(...message.scenarios.filter(({ name }) => name !== "story").map(({ name, title }) => new Option(title, name)));
+  }
+
+  weather() {
+    return { loss: Number($("all-loss").value) / 100, delay: Number($("all-delay").value) / 1000, rate: RATES[Number($("all-rate").value)] };
+  }
+
+  words() {
+    const { loss, delay, rate } = this.weather();
+    $("all-loss-out").textContent = `${Math.round(loss * 100)} %`;
+    $("all-delay-out").textContent = `${Math.round(delay * 1000)} ms`;
+    $("all-rate-out").textContent = rate ? `${rate / 1000} kB/s` : "unlimited";
+  }
+
+  update(message) {
+    const busy = message.playing !== null;
+    $("story").disabled = $("play").disabled = busy;
+    $("story").textContent = message.playing === "story" ? "The story runs…" : "Run the whole story";
+    $("partition").textContent = message.side.length ? "Heal the cut" : "Cut two clients off";
+    const { loss, delay, rate } = message.everywhere;
+    const set = (id, value) => { if (document.activeElement !== $(id)) $(id).value = String(value); };
+    set("all-loss", Math.round(loss * 100));
+    set("all-delay", Math.round(delay * 1000));
+    set("all-rate", Math.max(0, RATES.indexOf(rate)));
+    this.words();
+  }
+}
+
+function some(names, count) {
+  const left = [...names];
+  const taken = [];
+  while (taken.length < count && left.length) taken.push(left.splice(Math.floor(Math.random() * left.length), 1)[0]);
+  return taken;
+}

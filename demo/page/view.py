@@ -1,0 +1,88 @@
+"""What a page is shown, as plain data. Reading only."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from demo.member import Member
+from demo.mesh import Mesh
+from demo.presets import PRESETS
+from demo.scenario import built_in, load
+from pipeline.flights_table import load as load_table
+
+
+def hello(mesh: Mesh) -> dict[str, Any]:
+    """Everything that does not change."""
+    scenarios = [load(name) for name in built_in()]
+    return {
+        "t": "hello",
+        "speed": mesh.settings.speed,
+        "wants": mesh.settings.parents,
+        "airports": [[a.icao, a.latitude, a.longitude] for a in load_table().airports],
+        "presets": [[preset.name, preset.query] for preset in PRESETS],
+        "scenarios": [{"name": s.name, "title": s.title, "about": s.about, "seconds": s.seconds} for s in scenarios],
+        "events": list(mesh.events)[-80:],
+        "timeline": _timeline(mesh, 0)[0],
+    }
+
+
+def state(mesh: Mesh, since: int) -> tuple[dict[str, Any], int]:
+    """The mesh now, and the seconds of the timeline after `since`; with the last of those."""
+    seconds, last = _timeline(mesh, since)
+    message = {
+        "t": "state",
+        "now": round(time.monotonic() - mesh.began, 3),
+        "feed": mesh.plan.second_at(time.monotonic()),
+        "peers": [peer(mesh, member) for member in mesh.members.values()],
+        "totals": mesh.totals(),
+        "everywhere": mesh.everywhere.as_json(),
+        "links": [[*sorted(pair), weather.as_json()] for pair, weather in mesh.links.items()],
+        "side": sorted(mesh.side),
+        "timeline": seconds,
+    }
+    return message, last
+
+
+def _timeline(mesh: Mesh, since: int) -> tuple[list[list[Any]], int]:
+    rows = mesh.ledger.timeline(since)
+    last = rows[-1][0] if rows else since
+    return [[round(row[0] - mesh.began, 1), *row[1:]] for row in rows], last
+
+
+def peer(mesh: Mesh, member: Member) -> dict[str, Any]:
+    status, check = member.status, member.check
+    told: dict[str, Any] = {
+        "name": member.name,
+        "role": member.role,
+        "state": member.state.value,
+        "guest": member.is_guest,
+        "pid": member.process.pid if member.process is not None else None,
+        "level": status.get("level"),
+        "hops": status.get("hops"),
+        "sound": member.sound,
+        "wants": member.wants,
+        "children": status.get("children", 0),
+        "capacity": member.spec.get("capacity", 0),
+        "duplicates": status.get("duplicates", 0),
+        "nacks": status.get("nacks", 0),
+        "recovered": status.get("recovered", 0),
+        "retransmitted": status.get("retransmitted", 0),
+        "packets": status.get("packets", 0),
+        "restarts": member.restarts,
+        "cpu": round(member.cpu, 1),
+        "up": [{"name": name} | link for name, link in member.rates.items()],
+    }
+    if member.role == "dht":
+        told |= {"contacts": status.get("contacts", 0), "records": status.get("records", 0)}
+    if check is not None:
+        told |= {
+            "query": member.wanted_query,
+            "delivered": check.delivered,
+            "lost": check.lost,
+            "gaps": check.gaps,
+            "missing": check.missing,
+            "pace": member.pace,
+            "flights": mesh.air.count(member.name),
+        }
+    return told

@@ -1,0 +1,82 @@
+"""Every scenario on a small mesh of real processes, all on one mesh; and a promise that is broken on purpose."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.demo.command import SMALL, demo
+from tests.demo.test_scenario import NAMED_BY_THE_ISSUE
+
+pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("demo-headless")]
+
+BROKEN = """
+title = "Away for longer than anybody remembers"
+about = "With a log of 32 packets, what a client misses in three seconds is gone."
+[[step]]
+at = 0.2
+do = "partition"
+who = "client-1"
+[[step]]
+at = 3.5
+do = "heal"
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    run = demo("--headless", "--script", "all", "--json", "--seed", "1", *SMALL)
+    assert run.stdout, run.stderr
+    return run.returncode, {verdict["scenario"]: verdict for verdict in json.loads(run.stdout)["verdicts"]}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED_BY_THE_ISSUE))
+def test_every_promise_of_the_scenario_is_kept(verdicts, name):
+    verdict = verdicts[1][name]
+    assert verdict["kept"], verdict
+    assert verdict["totals"]["lost"] == 0
+    assert verdict["totals"]["delivered"] > 50
+
+
+def test_the_exit_code_says_that_all_were_kept(verdicts):
+    assert verdicts[0] == 0
+
+
+def test_the_loss_was_there_and_was_repaired(verdicts):
+    totals = verdicts[1]["loss-everywhere"]["totals"]
+    assert totals["nacks"] + totals["retransmitted"] > 0
+
+
+def test_the_verdict_fails_when_a_promise_is_broken_on_purpose(tmp_path):
+    script = tmp_path / "broken.toml"
+    script.write_text(BROKEN)
+    run = demo("--headless", "--script", str(script), "--json", "--log-packets", "32", *SMALL)
+    assert run.returncode == 1, run.stderr
+    verdict = json.loads(run.stdout)["verdicts"][0]
+    kept = {promise["promise"]: promise["kept"] for promise in verdict["promises"]}
+    assert not kept["lost"]
+    assert not kept["gaps"]
+    assert kept["repeated, altered, skipped"]  # every hole was explicit
+    assert verdict["totals"]["lost"] > 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--roots", "0"], "roots is 1 to 120"),
+        (["--parents", "3"], "3 parents need 3 roots"),
+        (["--headless", "--script", "nowhere"], "neither a file"),
+        (["--headless", "--seconds", "-1"], "--seconds is above 0"),
+        (["--script", "freeze"], "--script is for --headless"),
+        (["--speed", "nan", "--headless"], "speed is above 0"),
+        (["--port", "99999"], "--port is 0 to 65,535"),
+    ],
+)
+def test_wrong_calls_get_one_sentence(arguments, sentence, capsys):
+    from demo.cli import main
+
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
