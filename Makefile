@@ -4,8 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := dcp xmlswitch dht peer pipeline demo bench tests
 
-.PHONY: help test check lint types unit soak bench format clean
+DEMO_ARGS ?=
+# Commands start from compiled files, whatever the shell says: tests and the demo start many.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test check lint types unit soak bench format clean
 help:
+	@echo 'make demo    a mesh of real processes on this machine, with a live page'
 	@echo 'make test    lint, types and tests (minutes)'
 	@echo 'make soak    the long seeded campaigns (an hour or more)'
 	@echo 'make bench   every benchmark, printed as tables'
@@ -18,6 +23,16 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
+
+# Only what the demo needs: a stranger waits for no Spark. Where the developer's set-up is, it has all that, too.
+$(VENV)/.demo: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skymesh needs Python 3.11 or later; call make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo]'
+	touch $@
+
+demo: $(VENV)/.demo
+	@$(BIN)/python -m demo $(DEMO_ARGS) || test $$? -eq 130  # Ctrl-C is how it ends
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)

@@ -31,8 +31,20 @@ SHELL = {
         *("service", "testing", "trio_directory", "udp"),
     },
     "peer": {
-        *("api", "combine", "feeds_bytes", "feeds_serve", "node", "packetlog", "status", "status_crawl", "tcp"),
-        *("cli_bridge", "cli_join", "cli_metrics", "cli_output", "cli_record", "cli_root", "cli_run", "cli_status"),
+        *("api", "blocking", "combine", "feeds_bytes", "feeds_serve", "guest", "guest_hosts", "mailbox", "node"),
+        *("packetlog", "records", "session", "status", "status_crawl", "tcp", "trace"),
+        *(
+            "cli_bridge",
+            "cli_combine",
+            "cli_join",
+            "cli_logs",
+            "cli_metrics",
+            "cli_output",
+            "cli_record",
+            "cli_root",
+            "cli_run",
+            "cli_status",
+        ),
     },
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "logging", "threading", "subprocess", "selectors", "select"}
