@@ -33,6 +33,8 @@ FINAL = frozenset({RefuseReason.POLICY, RefuseReason.STREAM_UNKNOWN, RefuseReaso
 AVOID_SILENT = 5.0
 """The same after a time-out or after it went silent as a parent, doubled for each time in a row."""
 MAX_AVOID_SILENT = 40.0
+RETRY_SILENT = 2.0
+"""How long not to ask a silent one when there is nobody else: it may have thawed, or the way to it healed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class Candidate:
     is_barred: bool = False
     """It refused for a reason that no newer record lifts."""
     failures: int = 0
+    """Times in a row that it did not answer."""
+    silent_at: float = float("-inf")
+    """When it last did not."""
     round_trip: float | None = None
     joins: int = 0
     """Joins sent to it since its record was last renewed: the least tried goes first on a walk."""
@@ -215,6 +220,7 @@ class CandidateCache:
         if candidate is not None:
             candidate.avoid_until = now + min(AVOID_SILENT * 2**candidate.failures, MAX_AVOID_SILENT)
             candidate.failures += 1
+            candidate.silent_at = now
 
     def answered(self, peer_id: PeerId, *, round_trip: float, now: float) -> None:
         candidate = self._known.get(peer_id)
@@ -228,12 +234,18 @@ class CandidateCache:
 
     def eligible(self, now: float, *, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
         """Those below the level, not excluded, not to be avoided now, heard of recently; in a repeatable order."""
-        born = now - self._lifetime
+        return [c for c in self._within(now, below, exclude) if c.avoid_until <= now]
+
+    def last_resort(self, now: float, *, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
+        """When none is eligible: those that are avoided for no more than silence, if that was not just now."""
+        silent_by = now - RETRY_SILENT
         return [
-            c
-            for c in self._known.values()
-            if c.level < below and c.avoid_until <= now and c.seen_at >= born and c.peer_id not in exclude
+            c for c in self._within(now, below, exclude) if c.failures and not c.is_barred and c.silent_at <= silent_by
         ]
+
+    def _within(self, now: float, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
+        born = now - self._lifetime
+        return [c for c in self._known.values() if c.level < below and c.seen_at >= born and c.peer_id not in exclude]
 
     def _make_room(self, now: float) -> None:
         if len(self._known) < self._limit:

@@ -124,6 +124,8 @@ class Seeking:
         busy = self._parents.peer_ids() | {j.peer_id for j in self.pending.values()} | self._children.peer_ids()
         below = self._own.rules.ceiling(self._own.level, has_children=has_children)
         able = self.candidates.eligible(now, below=below, exclude=busy)
+        if not able and max_hops == MAX_HOPS:
+            able = self.candidates.last_resort(now, below=below, exclude=busy)
         if self._config.requires_resilient_parents:
             able = [c for c in able if c.resilience is None or c.resilience >= self._config.parents_wanted]
         if max_hops < MAX_HOPS:

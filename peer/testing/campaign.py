@@ -37,8 +37,9 @@ SHAPES = (
     Shape(roots=3, peers=9, capacity=4, parents_wanted=3, every=0.5, loss=0.25),
 )
 CHAOS = 60.0
-CALM = 50.0
-"""The bound for coming back to n parents: one full back-off (16 s), a record's renewal (15 s) and its twin's."""
+CALM = 30.0
+"""The bound for coming back to n parents: a record's renewal (15 s), one full back-off (4 s), and as much again for the
+joins that the hostile network loses on the way."""
 
 
 def run_campaign(

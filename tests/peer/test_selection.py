@@ -65,6 +65,17 @@ def test_a_newer_record_lifts_what_we_held_against_the_older_but_not_a_final_ref
     assert eligible(cache, now=2.0) == {"a"}
 
 
+def test_the_silent_are_asked_again_when_there_is_nobody_else():
+    cache = cache_of(record("a"), record("b"), record("c"))
+    cache.failed(PeerId(b"a"), now=1.0)
+    cache.failed(PeerId(b"b"), now=2.5)
+    cache.refused(PeerId(b"c"), RefuseReason.LEVEL, until=9.0)  # it answered: no silence, and it meant it
+    assert eligible(cache, now=3.0) == set()
+    assert [c.peer_id for c in cache.last_resort(3.0, below=UNPLACED, exclude=())] == [b"a"]
+    cache.answered(PeerId(b"a"), round_trip=0.1, now=4.0)
+    assert [c.peer_id for c in cache.last_resort(5.0, below=UNPLACED, exclude=())] == [b"b"]
+
+
 def test_an_older_record_changes_nothing():
     cache = cache_of(record("a", version=5, level=700))
     cache.add_records([record("a", version=4, level=5)], 1.0)

@@ -81,6 +81,26 @@ def test_a_third_of_the_routers_die_and_everybody_is_back_at_n(seed):
         assert sim.network.now < deadline, f"seed {seed}: {short(sim)}"
 
 
+@pytest.mark.parametrize(("fault", "seconds", "seed"), [("freeze", 12.0, 0), ("partition", 5.0, 4)])
+def test_who_is_there_again_is_found_before_its_record_changes(fault, seconds, seed):
+    """Back-off and avoidance kept peers short of a parent for up to 20 s after everything was well again."""
+    sim = build(seed, roots=2, routers=6, leaves=6, settled_at=6.0)
+    assert short(sim) == {}, f"seed {seed}"
+    if fault == "freeze":
+        sim.freeze("R0", seconds)
+    else:
+        others = [name for name in sim.peers if not name.startswith("R")]
+        random.Random(seed).shuffle(others)
+        sim.partition(["R0", *others[:6]], ["R1", *others[6:]])
+        sim.network.after(seconds, sim.network.heal)
+    sim.run_until(sim.network.now + seconds)
+    assert short(sim), f"seed {seed}: nobody was hurt"
+    deadline = sim.network.now + REPAIR_BOUND
+    while short(sim):
+        sim.run_until(sim.network.now + 0.1)
+        assert sim.network.now < deadline, f"seed {seed}: {short(sim)}"
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_death_of_the_busiest_router_starts_no_cascade(seed):
     sim = build(seed, roots=2, routers=10, leaves=8, settled_at=4.0)
