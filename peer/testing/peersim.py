@@ -389,6 +389,7 @@ class PeerSimulation:
             free_for_repair=record.free_for_repair,
             resilience=record.resilience,
             is_root=record.is_root,
+            query=core.subscription,
             version=self._version,
         )
 

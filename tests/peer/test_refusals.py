@@ -149,10 +149,7 @@ def test_a_child_that_comes_to_want_more_than_is_carried_goes_elsewhere(sim):
     assert leaf.check.gaps == []
 
 
-def test_a_router_that_has_the_query_already_is_preferred(sim):
-    """Of two routers alike, the one that carries our part gets the join: the other would have to ask for more."""
-    sim.add_router("narrow", parents=1, deliver=False, dynamic=True)
-    has = sim.add_router("has", parents=1, deliver=False, dynamic=True)
+def test_what_a_candidate_covers_of_our_query(sim):
     leaf = sim.add_leaf("C", query="/p/c>3", parents=1)
     coverage = leaf.core._coverage
     assert coverage(token_of(None)) == 1.0
@@ -160,7 +157,27 @@ def test_a_router_that_has_the_query_already_is_preferred(sim):
     assert coverage(token_of(NOTHING)) == 0.0
     assert coverage(token_of(Query.parse("/p/c=1"))) == 0.0
     assert coverage(b"no query at all") == 0.0
-    assert has.core.subscription == token_of(NOTHING)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_router_that_has_the_query_already_is_preferred(seed):
+    """Of routers alike, the one that carries our part gets the joins: the others would have to ask for more."""
+    sim = PeerSimulation(seed)
+    sim.add_root("R", capacity=4)  # the routers fill it
+    for name in ("other", "has", "idle"):
+        sim.add_router(name, parents=1, deliver=False, dynamic=True)
+    sim.run_until(2.0)
+    for name, query in (("other", "/p/c=1"), ("has", "/p/c>2")):
+        first = sim.add_leaf(f"first of {name}", query=query, parents=1)
+        pointed_at(sim, first, sim.peers[name])
+    sim.run_until(5.0)
+    assert {len(sim.peers[name].core.mesh.children) for name in ("other", "has")} == {1}
+    for i in range(3):
+        sim.add_leaf(f"C{i}", query="/p/c>3", parents=1)
+    sim.run_until(8.0)
+    assert {name: len(sim.peers[name].core.mesh.children) for name in ("other", "has", "idle")} == {
+        "other": 1, "has": 4, "idle": 0,
+    }  # fmt: skip
 
 
 def test_stream_unknown(sim):
