@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import trio
 
@@ -180,38 +180,13 @@ async def root_from(
         nursery.cancel_scope.cancel()
 
 
-def _root_options(
-    stream: str,
-    *,
-    owner: Path | None = None,
-    grant: Path | None = None,
-    capacity: int = DEFAULT_CAPACITY,
-    compress: str = "none",
-    dictionary: bytes | None = None,
-    bootstrap: Sequence[Address] = (),
-    listen: Address | None = None,
-    beacon: bool = True,
-    identity: Path | None = None,
-    state: Path | None = None,
-) -> PeerOptions:
+def _root_options(stream: str, **options: Unpack[RootOptions]) -> PeerOptions:
+    owner = options.get("owner")
     if owner is not None:
         from dht import Identity
 
         Identity.load_or_create(owner)
-    return PeerOptions(
-        stream=stream,
-        role=Role.ROOT,
-        owner=owner,
-        grant=grant,
-        capacity=capacity,
-        compress=compress,
-        dictionary=dictionary,
-        bootstrap=bootstrap,
-        listen=listen,
-        beacon=beacon,
-        identity=identity,
-        state=state,
-    )
+    return PeerOptions(stream=stream, role=Role.ROOT, **options)
 
 
 def start_of(start: str | int) -> tuple[Start, int | None]:

@@ -89,6 +89,7 @@ REACH = (
     FIND,
     WAIT,
     Setting("dictionary", "zstd dictionary that the stream's packets are compressed with", metavar="FILE"),
+    Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
     Setting("status_file", "write the peer's state to this file every second, as JSON", metavar="FILE"),
     LOG_LEVEL,
     LOG_JSON,
@@ -123,7 +124,6 @@ JOIN = (
         is_switch=True,
         negative="static",
     ),
-    Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
     Setting(
         "trace",
         "append deliveries, gaps, stalls and repairs to this file, JSON lines for `python -m pipeline analyze mesh`",
@@ -171,7 +171,6 @@ ROOT = (
     Setting(
         "exit_at_end", "stop when the feed has ended, in place of serving its history", default=False, is_switch=True
     ),
-    Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
 )
 BRIDGE = (
     *REACH,

@@ -18,7 +18,7 @@ import pytest
 import peer
 from peer import blocking
 from peer.cli_errors import ExitCode
-from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, clean_environment, root, running
+from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, Running, clean_environment, root, running
 from tests.peer.inprocess import call_here, root_here
 
 pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("cli")]
@@ -196,7 +196,8 @@ def test_a_bridge_serves_plain_tcp():
     with (
         root_here("demo", rate=100) as address,
         running("bridge", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--to",
-                "tcp-listen://127.0.0.1:0", "--query", "//altitude > 100", "--separator", "nul") as bridge,
+                "tcp-listen://127.0.0.1:0", "--query", "//altitude > 100", "--separator", "nul", "--metrics",
+                "127.0.0.1:0") as bridge,
     ):  # fmt: skip
         port = int(bridge.says("readers connect to").rsplit(":", 1)[1])
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as reader:
@@ -205,6 +206,7 @@ def test_a_bridge_serves_plain_tcp():
                 came += reader.recv(4_096)
         assert all(part.startswith(b"<?xml") and b"<altitude" in part for part in came.split(separator)[:5])
         assert b"\n" not in came
+        assert "skymesh_packets_total" in scrape(bridge)
         assert bridge.stop() == ExitCode.INTERRUPTED
         assert "Traceback" not in bridge.text
 
@@ -270,8 +272,7 @@ def test_a_pipe_feeds_and_a_closed_pipe_ends():
             assert client.wait(PATIENCE) == ExitCode.BROKEN_PIPE
             assert client.stderr.read() == b""
             client.stderr.close()
-            port = int(serving.says("metrics on").split(":")[-1].split("/")[0])
-            assert "skymesh_packets_total" in scrape(port)
+            assert "skymesh_packets_total" in scrape(serving)
     finally:
         feeder.kill()
         feeder.wait()
@@ -279,7 +280,8 @@ def test_a_pipe_feeds_and_a_closed_pipe_ends():
         feeder.stdout.close()
 
 
-def scrape(port: int) -> str:
+def scrape(command: Running) -> str:
+    port = int(command.says("metrics on").split(":")[-1].split("/")[0])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as page:
         page.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         return page.makefile("rb").read().decode()
