@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import signal
@@ -150,11 +151,13 @@ def test_a_full_disk_ends_a_recording_with_what_was_written(tmp_path, capfd):
 
     It also cuts compiled files short, without a word, so this command must write none: the next would read them.
     """
-    log = tmp_path / "log"
+    log = str(tmp_path / "log")
     with root_here("demo", rate=200) as address:
+        record = ("record", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--out", log)
+        begun = call_here(capfd, *record, "--count", "12", "--timeout", str(PATIENCE))
+        assert begun.code == ExitCode.OK, begun.err
         done = subprocess.run(
-            [sys.executable, "-m", "peer", "record", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents",
-             "1", "--out", str(log), "--timeout", str(PATIENCE)],
+            [sys.executable, "-m", "peer", *record, "--timeout", str(PATIENCE)],
             cwd=REPOSITORY, env=clean_environment() | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
             timeout=2 * PATIENCE, check=False, preexec_fn=limit_files,
         )  # fmt: skip
@@ -162,7 +165,10 @@ def test_a_full_disk_ends_a_recording_with_what_was_written(tmp_path, capfd):
     assert done.returncode == ExitCode.DISK, text
     assert "no room" in text
     assert "Traceback" not in text
-    assert call_here(capfd, "replay", str(log)).out.count(b"\n") > 10
+    replayed = call_here(capfd, "replay", log, "--format", "jsonl")
+    kept = [json.loads(line)["an"] for line in replayed.out.splitlines()]
+    assert len(kept) >= 12
+    assert kept == list(range(kept[0], kept[0] + len(kept)))
 
 
 def limit_files() -> None:
