@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 
@@ -200,24 +202,60 @@ def test_a_bad_query_is_pointed_at(capfd):
 # --- completion -------------------------------------------------------------------------------------------------------
 
 
+COMPLETIONS = [
+    (["jo"], {"join"}),
+    (["root", "--fe"], {"--feed"}),
+    (["query", ""], {"check", "--help"}),
+    (["query", "check", "--sa"], {"--sample"}),
+    (["combine", "--so"], {"--source"}),
+    (["join", "--parents", "2", "--lea"], {"--leaf"}),
+    (["join", "--format", ""], {"xml", "jsonl", "raw", "none"}),
+    (["join", "--parents", ""], set()),  # a number: no flag may stand there
+    (["completion", "f"], {"fish"}),
+]
+
+
 @pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="needs bash")
-def test_bash_completes_commands_and_flags(capfd):
+def test_bash_completes_commands_flags_and_values(capfd):
     script = call_here(capfd, "completion", "bash").out.decode()
-    ask = script + '\nCOMP_WORDS=(skymesh %s); COMP_CWORD=%d; _skymesh; echo "${COMPREPLY[@]}"'
-    for words, expected in (
-        ("jo", "join"),
-        ("root --fe", "--feed"),
-        ("query check --sa", "--sample"),
-        ("combine --so", "--source"),
-    ):
+    ask = '\nCOMP_WORDS=(skymesh "$@"); COMP_CWORD=$#; _skymesh; echo "${COMPREPLY[@]}"'
+    for words, expected in COMPLETIONS:
         done = subprocess.run(
-            ["/bin/bash", "-c", ask % (words, len(words.split()))],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
+            ["/bin/bash", "-c", script + ask, "bash", *words], capture_output=True, text=True, timeout=30, check=True
         )
-        assert expected in done.stdout.split(), (words, done)
+        assert set(done.stdout.split()) == expected, (words, done)
+
+
+def test_bash_completes_the_name_of_a_file(capfd, tmp_path):
+    (tmp_path / "peer.key").touch()
+    script = call_here(capfd, "completion", "bash").out.decode()
+    ask = '\nCOMP_WORDS=(skymesh join --identity pe); COMP_CWORD=3; _skymesh; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["/bin/bash", "-c", script + ask], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "peer.key\n"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes_commands_flags_and_values(capfd):
+    script = call_here(capfd, "completion", "fish").out.decode()
+    for words, expected in COMPLETIONS:
+        if "" not in words[:-1] and expected and "--help" not in expected:
+            done = subprocess.run(
+                ["fish", "--no-config", "-c", script + "\ncomplete -C " + shlex.quote(" ".join(["skymesh", *words]))],
+                capture_output=True, text=True, timeout=30, check=True,
+            )  # fmt: skip
+            assert {line.split("\t")[0] for line in done.stdout.splitlines()} == expected, (words, done)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_takes_the_script(capfd):
+    script = call_here(capfd, "completion", "zsh").out.decode()
+    done = subprocess.run(
+        ["zsh", "-f", "-c", f"autoload -U compinit; compinit -u -D\n{script}\necho $_comps[skymesh]"],
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    assert "_skymesh" in done.stdout, done
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
