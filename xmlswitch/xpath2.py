@@ -182,6 +182,22 @@ _ALLOWED = frozenset(
 )
 _MAKES_FUNCTIONS = frozenset({"function", "#"})
 _REGEX_FUNCTIONS = frozenset({"matches", "replace", "tokenize"})
+# Functions that take the name of a collation after so many arguments. Elementpath sets the process's locale for it, in
+# all threads, and other hops may not have that locale.
+_BEFORE_COLLATION = {
+    "compare": 2,
+    "contains": 2,
+    "deep-equal": 2,
+    "distinct-values": 1,
+    "ends-with": 2,
+    "index-of": 2,
+    "max": 1,
+    "min": 1,
+    "sort": 1,
+    "starts-with": 2,
+    "substring-after": 2,
+    "substring-before": 2,
+}
 _NO_CODE = re.compile(r""" "[^"]*" | '[^']*' | \(:.*?:\) """, re.VERBOSE | re.DOTALL)
 _CALLED = re.compile(r"([A-Za-z][\w.-]*)\s*[(#]")
 # `to` after an operand is the operator; after `/`, `@`, `::` or at the start it is a name.
@@ -261,11 +277,30 @@ def _refuse_outside(text: str) -> None:
     for match in _CALLED.finditer(code):
         if match[1] in _OUTSIDE or match[1] in _UNSTEADY:
             raise UnsupportedQueryError(f"{match[1]}() {_why(match[1])}", text, match.start(1))
+        most = _BEFORE_COLLATION.get(match[1])
+        if most is not None and _arguments(code, match.end()) > most - ("=>" in code):
+            reason = f"{match[1]}() takes no collation here: locales would give different answers at different peers"
+            raise UnsupportedQueryError(reason, text, match.start(1))
     for match in _RANGE.finditer(code):
         ends = _ENDS.fullmatch(code[: match.start()].rstrip()[-12:] + "|" + code[match.end() :].lstrip()[:12])
         if ends is None or int(ends[2]) - int(ends[1]) > MAX_RANGE:
             reason = f"a range needs two literal ends at most {MAX_RANGE} apart"
             raise QueryTooExpensiveError(reason, text, match.start())
+
+
+def _arguments(code: str, at: int) -> int:
+    """How many arguments a call has, whose first begins here; strings and comments are blank already."""
+    depth = commas = 0
+    for mark in code[at:]:
+        if mark in "([{":
+            depth += 1
+        elif mark in ")]}":
+            if depth == 0:
+                break
+            depth -= 1
+        elif mark == "," and depth == 0:
+            commas += 1
+    return commas + 1
 
 
 def _check(token: Any, text: str) -> None:

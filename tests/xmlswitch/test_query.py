@@ -152,3 +152,25 @@ def test_the_locale_of_the_process_changes_no_answer(name):
         assert not Query.parse("compare(/a/b, 'X') = 0").matches(b"<a><b>x</b></a>")
     finally:
         locale.setlocale(locale.LC_COLLATE, before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for $a in //a return compare($a, 'b', 'de_DE.UTF-8') = 1",
+        "some $a in //a satisfies contains($a, ('x', 'y')[1], 'http://www.w3.org/2013/collation/UCA?lang=de')",
+        "max(//a/string(), 'C') = 'b'",
+        "some $a in //a satisfies $a => starts-with('b', 'de_DE')",
+    ],
+)
+def test_a_collation_by_locale_is_refused(text):
+    """It would set the locale of the whole process, and a hop without that locale would answer otherwise."""
+    with pytest.raises(UnsupportedQueryError, match="collation"):
+        Query.parse(text)
+
+
+def test_functions_that_take_a_collation_work_without_one():
+    assert Query.parse("some $a in //a satisfies compare($a, concat('b', (: , :) ',')) = -1").matches(
+        b"<r><a>a</a></r>"
+    )
+    assert Query.parse("max(for $a in //a return (string-length($a), 1)) = 2").matches(b"<r><a>aa</a></r>")
