@@ -17,7 +17,7 @@ import dcp
 from dcp.events import Content
 from dcp.link import Address
 from dcp.udp import UdpSocket
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.testing.lossy import lossy

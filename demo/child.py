@@ -27,7 +27,7 @@ from demo.faults import FaultySocket, HostPort, Weather
 from demo.feed import FeedPlan
 from demo.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import Overrun
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from peer import blocking, guest
     from peer.api import join, root, root_from
     from peer.combine import FromSource, Source, open_combined, open_combiner
-    from peer.core import Role
+    from peer.coreconfig import Role
     from peer.errors import FeedError, NotSynchronised, Overrun, PeerError, StreamUnavailable, WrongOwner
     from peer.flow import Disconnected, FallingBehind, KeepingUp, QueryNarrowed, QueryWidened
     from peer.meshevents import (

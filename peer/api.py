@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import trio
 
 from dcp import Start
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import DEFAULT_CAPACITY, PeerOptions
 

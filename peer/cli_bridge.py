@@ -8,7 +8,7 @@ from dcp import Gap, Packet
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import beside, expect_directory, note, peer_options, run, told_as
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import FeedError
 from peer.feeds import parse_tcp
 from peer.node import open_peer

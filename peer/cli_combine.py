@@ -9,7 +9,7 @@ from peer.cli_errors import CliError, ExitCode
 from peer.cli_root import owner_of
 from peer.cli_run import expect_directory, note, peer_options, run
 from peer.combine import MAX_SOURCES, Source, open_combiner
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.statistics import address_text
 
 

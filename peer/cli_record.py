@@ -16,7 +16,7 @@ from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_output import Printer
 from peer.cli_run import beside, expect_directory, note, peer_options, run
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 
 READ_BATCH = 256

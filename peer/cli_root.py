@@ -11,7 +11,7 @@ import trio
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import beside, note, peer_options, run
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.feeds import FeedOptions, plan_feed
 from peer.feeds_serve import RootFeed
 from peer.feeds_stamp import stamp

@@ -20,7 +20,7 @@ from peer.api import start_of
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_logs import set_up
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import Peer
 from peer.options import PeerOptions
 from peer.statistics import address_text

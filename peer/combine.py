@@ -21,7 +21,7 @@ import trio
 
 from dcp import Gap, Packet, QuerySwitched, Started
 from dcp.events import Content
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 

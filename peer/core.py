@@ -20,11 +20,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import Enum
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, ip_address
 
-from dcp import EVERYTHING, Config, Gap, Hub, Packet, QuerySwitched, Reason, Start
+from dcp import EVERYTHING, Gap, Hub, Packet, QuerySwitched, Reason
 from dcp import events as dcp_events
 from dcp.events import Content
 from dcp.link import Address
@@ -32,12 +30,12 @@ from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer import meshevents
 from peer.candidates import CandidateRecord
+from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
 from peer.flow import (
     Decision,
     Disconnected,
     FallingBehind,
-    FlowConfig,
     FlowEvent,
     JoinExperiments,
     KeepingUp,
@@ -45,7 +43,6 @@ from peer.flow import (
     QueryWidened,
 )
 from peer.mesh import Mesh
-from peer.meshconfig import MeshConfig
 from peer.meshevents import Inquiry, Link, Request
 from peer.messages import CloseReason, PeerId, RefuseReason
 from peer.queries import NOTHING, XPathPolicy, token_of
@@ -62,40 +59,6 @@ _REFUSALS = {
     Reason.MODE_MISMATCH: RefuseReason.POLICY,
     Reason.SHUTTING_DOWN: RefuseReason.SHUTTING_DOWN,
 }
-
-
-class Role(Enum):
-    ROOT = "root"
-    ROUTER = "router"
-    LEAF = "leaf"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoreConfig:
-    """What this peer is, and the knobs of the machines inside."""
-
-    stream: str
-    role: Role
-    mesh: MeshConfig = field(default_factory=MeshConfig)
-    dcp: Config = field(default_factory=Config)
-    query: Query | None = None
-    """What the client here wants; None for everything."""
-    dynamic: bool = False
-    """A router asks its parents only for what its children and its client want; False: it carries everything."""
-    carry: Query | None = None
-    """The most that a router takes upon itself: children that want more are refused. None for everything."""
-    children_from: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks whose peers may be children here; none named: all."""
-    deliver: bool = True
-    """Hand packets to a client here. False for a router that only passes them on."""
-    start: Start = Start.NEW
-    position: int | None = None
-    narrow_after: float = 10.0
-    """A dynamic router asks for less only so long after it asked for more: children come back."""
-    inquiry_timeout: float = 1.0
-    fallbacks: tuple[Query, ...] = ()
-    """Narrower queries, the widest first, for a client that can't keep up with `query` (see `peer.flow`)."""
-    flow: FlowConfig = field(default_factory=FlowConfig)
 
 
 PeerEvent = meshevents.Event | meshevents.Effect | FlowEvent

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from dcp import Packet, Start
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import NotSynchronised, WrongOwner
 from peer.feeds_bytes import CHANNEL_CHUNKS
 from peer.feeds_stamp import strip_stamp

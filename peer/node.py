@@ -28,7 +28,8 @@ from dcp.events import Content
 from dcp.link import Address
 from dcp.udp import UdpSocket
 from peer import meshevents
-from peer.core import PeerCore, PeerEvent, Role
+from peer.core import PeerCore, PeerEvent
+from peer.coreconfig import Role
 from peer.errors import Overrun, StreamUnavailable, WrongOwner
 from peer.flow import FlowEvent
 from peer.messages import PeerId

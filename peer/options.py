@@ -10,7 +10,7 @@ from typing import Any
 
 from dcp import Config, Start
 from dcp.link import is_loopback
-from peer.core import CoreConfig, Role
+from peer.coreconfig import CoreConfig, Role
 from peer.flow import FlowConfig
 from peer.meshconfig import MeshConfig
 from xmlswitch import Query

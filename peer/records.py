@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dcp import EVERYTHING
 from peer.candidates import CandidateRecord
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import PeerError
 from peer.messages import PeerId
 from peer.options import PeerOptions

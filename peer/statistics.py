@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peer.core import Role
+from peer.coreconfig import Role
 
 if TYPE_CHECKING:
     from dcp.stats import UplinkStatistics

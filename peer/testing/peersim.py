@@ -19,7 +19,8 @@ from dcp.testing import Conditions, Network
 from dcp.uplink import Uplink
 from peer import meshevents
 from peer.candidates import CandidateRecord
-from peer.core import CoreConfig, PeerCore, PeerEvent, Role
+from peer.core import PeerCore, PeerEvent
+from peer.coreconfig import CoreConfig, Role
 from peer.meshconfig import MeshConfig
 from peer.messages import PeerId
 from peer.queries import XPathPolicy, token_of

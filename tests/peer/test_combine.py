@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dcp import Config, Gap, Hub, Packet, QuerySwitched, Started
 from peer.combine import FromSource, Source, SourceRelay, open_combined, open_combiner, sub_stream
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.node import open_peer
 from peer.options import PeerOptions
 from peer.testing.peersim import PeerSimulation

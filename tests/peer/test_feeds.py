@@ -13,7 +13,7 @@ import trio
 
 from dcp import Gap, Packet, Start
 from dht import Identity
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import FeedError, NotSynchronised, WrongOwner
 from peer.feeds import FeedOptions, Plan, plan_feed
 from peer.feeds_bytes import DescriptorSource, FileSource, TcpListenSource, TcpSource

@@ -12,7 +12,7 @@ import trio
 
 from dcp import Packet, Start
 from peer.cli_metrics import MAX_SCRAPES, serve_metrics
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.metrics import FAMILIES, PREFIX
 from peer.node import open_peer
 from peer.options import PeerOptions

@@ -10,7 +10,7 @@ import trio
 
 from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
 from peer import flow, meshevents
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.errors import Overrun
 from peer.flow import FlowConfig
 from peer.node import open_peer

@@ -8,7 +8,8 @@ from ipaddress import ip_network
 import pytest
 
 from peer.candidates import CandidateRecord
-from peer.core import CoreConfig, PeerCore, Role
+from peer.core import PeerCore
+from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
 from peer.meshconfig import MeshConfig
 from peer.messages import PeerId, RefuseReason

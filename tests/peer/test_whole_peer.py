@@ -6,7 +6,7 @@ import pytest
 
 from dcp import Start
 from dcp.testing import Conditions
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.queries import token_of
 from tests.peer.simulated import Havoc, build, complete, gaps, of_role, packet, short, sound_parents
 from xmlswitch import Query

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from peer import meshevents, messages
-from peer.core import Role
+from peer.coreconfig import Role
 from peer.membership import Membership
 from peer.messages import RefuseReason
 from peer.testing.peersim import PromiseBroken
