@@ -36,6 +36,9 @@ class JoinOptions(TypedDict, total=False):
     query: str | None
     namespaces: Mapping[str, str] | None
     parents: int
+    resilient_parents: bool
+    selection: str
+    network: str
     capacity: int
     start: str | int
     dynamic: bool
@@ -53,6 +56,7 @@ class RootOptions(TypedDict, total=False):
 
     owner: Path | None
     grant: Path | None
+    network: str
     capacity: int
     compress: str
     dictionary: bytes | None
@@ -69,6 +73,9 @@ def join(
     query: str | None = None,
     namespaces: Mapping[str, str] | None = None,
     parents: int = 2,
+    resilient_parents: bool = False,
+    selection: str = "scored",
+    network: str = "lan",
     capacity: int = DEFAULT_CAPACITY,
     start: str | int = "now",
     dynamic: bool = False,
@@ -99,6 +106,9 @@ def join(
             query=query,
             namespaces=namespaces or {},
             parents=parents,
+            resilient_parents=resilient_parents,
+            selection=selection,
+            network=network,
             capacity=capacity,
             start=begin,
             position=position,
@@ -119,6 +129,7 @@ def root(
     *,
     owner: Path | None = None,
     grant: Path | None = None,
+    network: str = "lan",
     capacity: int = DEFAULT_CAPACITY,
     compress: str = "none",
     dictionary: bytes | None = None,
@@ -138,6 +149,7 @@ def root(
             stream,
             owner=owner,
             grant=grant,
+            network=network,
             capacity=capacity,
             compress=compress,
             dictionary=dictionary,

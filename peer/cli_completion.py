@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
 from shlex import quote
+from typing import NamedTuple
 
 FILES = frozenset({"FILE", "DIR", "SOURCE", "DIRECTORY"})
 """What a value is called that may be the name of a file."""
 
 
-@dataclass(slots=True)
-class Word:
+class Word(NamedTuple):
     """A command, or a flag and what may follow it."""
 
     text: str
     help: str = ""
     takes: bool = False
-    choices: list[str] = field(default_factory=list)
+    choices: tuple[str, ...] = ()
     files: bool = False
 
 
@@ -54,7 +53,7 @@ def _flag(option: str, action: argparse.Action) -> Word:
         option,
         (action.help or "").replace("%%", "%"),
         takes=action.nargs != 0,
-        choices=[str(choice) for choice in action.choices or ()],
+        choices=tuple(str(choice) for choice in action.choices or ()),
         files=action.metavar in FILES,
     )
 

@@ -104,8 +104,12 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
             values[name] = settings[name]
     if settings.get("children_from"):
         values["children_from"] = tuple(settings["children_from"])
-    if settings.get("parents") is not None:
-        values["parents"] = settings["parents"]
+    for query in settings.get("fallback") or ():
+        Query.parse(query, values.get("namespaces", {}))
+    values["fallbacks"] = tuple(settings.get("fallback") or ())
+    for name in ("parents", "resilient_parents", "selection", "network"):
+        if settings.get(name) is not None:
+            values[name] = settings[name]
     return PeerOptions(**(values | changes))
 
 

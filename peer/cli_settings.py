@@ -71,6 +71,12 @@ LOG_LEVEL = Setting(
     choices=("error", "warning", "info", "debug"),
 )
 LOG_JSON = Setting("log_json", "log as JSON, a line an event", default=False, is_switch=True)
+NETWORK = Setting(
+    "network",
+    "how long a silence is borne: lan (default), or wan for long, lossy paths; the same at every peer of a mesh",
+    default="lan",
+    choices=("lan", "wan"),
+)
 REACH = (
     STREAM,
     BOOTSTRAP,
@@ -88,6 +94,7 @@ REACH = (
     BEACON,
     FIND,
     WAIT,
+    NETWORK,
     Setting("dictionary", "zstd dictionary that the stream's packets are compressed with", metavar="FILE"),
     Setting("metrics", "serve Prometheus metrics over HTTP", address, metavar="HOST:PORT"),
     Setting("status_file", "write the peer's state to this file every second, as JSON", metavar="FILE"),
@@ -103,6 +110,18 @@ CHILDREN_FROM = Setting(
 )
 WANT = (
     Setting("parents", "how many parents to hold: one less can die without a stall (default 2)", _parents, 2, "N"),
+    Setting(
+        "resilient_parents",
+        "take only parents that hold as many parents themselves, up to the roots",
+        default=False,
+        is_switch=True,
+    ),
+    Setting(
+        "selection",
+        "how parents are chosen: scored (default), or walk: from the roots down, through whoever is full",
+        default="scored",
+        choices=("scored", "walk"),
+    ),
     Setting("query", "XPath: only packets that match are wanted", metavar="XPATH"),
     Setting("namespace", "bind a prefix of the query (may be repeated)", binding, metavar="P=URI", many=True),
     Setting("from", "where to begin: now (default), an AN, or oldest", _start, "now", "now|AN|oldest"),
@@ -110,6 +129,12 @@ WANT = (
 JOIN = (
     *REACH,
     *WANT,
+    Setting(
+        "fallback",
+        "XPath: a narrower query to step down to when stdout can't take all of it (may be repeated, the widest first)",
+        metavar="XPATH",
+        many=True,
+    ),
     Setting("capacity", "how many children to carry (default 6)", _children, 6, "N"),
     Setting("leaf", "carry no children at all", default=False, is_switch=True),
     CHILDREN_FROM,
@@ -239,6 +264,7 @@ COMBINE = (
     BEACON,
     FIND,
     WAIT,
+    NETWORK,
     Setting("parents", "how many parents to hold in each source (default 2)", _parents, 2, "N"),
     Setting("capacity", "how many children to carry of each sub-stream (default 6)", _children, 6, "N"),
     Setting(

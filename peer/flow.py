@@ -160,3 +160,18 @@ class Disconnected:
 
 
 FlowEvent = FallingBehind | KeepingUp | QueryNarrowed | QueryWidened | Disconnected
+
+
+def in_words(event: FlowEvent) -> str:
+    """For people who did not ask: what happens to the packets they wait for."""
+    match event:
+        case FallingBehind(backlog):
+            return f"packets come faster than they are taken here: the queue is {backlog:.0%} full"
+        case KeepingUp():
+            return "packets are taken as fast as they come again"
+        case QueryNarrowed(_, query):
+            return f"asking for less until packets are taken as fast as they come: {query or 'everything'}"
+        case QueryWidened(_, query):
+            return f"trying to ask for more again: {query or 'everything'}"
+        case Disconnected(reason):
+            return f"left the mesh: {reason}"

@@ -31,9 +31,9 @@ from peer import meshevents
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import Role
 from peer.errors import Overrun, StreamUnavailable, WrongOwner
-from peer.flow import FlowEvent
+from peer.flow import Disconnected, FallingBehind, FlowEvent, KeepingUp, QueryNarrowed, QueryWidened, in_words
 from peer.messages import PeerId
-from peer.options import HostPort, PeerOptions, default_listen
+from peer.options import SELECTIONS, HostPort, PeerOptions, default_listen
 from peer.queries import XPathPolicy
 from peer.records import candidate_of, grant_of
 from peer.statistics import Statistics, snapshot
@@ -83,6 +83,7 @@ class Peer:
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._compressor, clock=time.perf_counter),
+            selection=SELECTIONS[options.selection](),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None
@@ -273,6 +274,9 @@ class Peer:
                 self._publication.set()
             case meshevents.Left():
                 self._left.set()
+                self._tell(event)
+            case FallingBehind() | KeepingUp() | QueryNarrowed() | QueryWidened() | Disconnected():
+                log.warning("%s: %s", self.options.stream, in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:
                 log.info("%s: %s", self.options.stream, event, extra={"happened": event})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,11 +13,14 @@ from dcp.link import is_loopback
 from peer.coreconfig import CoreConfig, Role
 from peer.flow import FlowConfig
 from peer.meshconfig import MeshConfig
+from peer.selection import RootWalk, ScoredSelection, SelectionPolicy
 from xmlswitch import Query
 
 HostPort = tuple[str, int]
 
 DEFAULT_CAPACITY = 6
+SELECTIONS: dict[str, Callable[[], SelectionPolicy]] = {"scored": ScoredSelection, "walk": RootWalk}
+NETWORKS = ("lan", "wan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,12 @@ class PeerOptions:
     query: str | None = None
     namespaces: Mapping[str, str] = field(default_factory=dict)
     parents: int = 2
+    resilient_parents: bool = False
+    """Take only parents that have as many parents themselves, up to the roots."""
+    selection: str = "scored"
+    """How parents are chosen: one of SELECTIONS."""
+    network: str = "lan"
+    """How long a silence is borne: one of NETWORKS, the same at every peer of a mesh."""
     capacity: int = DEFAULT_CAPACITY
     listen: HostPort | None = None
     """None: this host alone, unless `bootstrap` names somebody elsewhere; then every interface."""
@@ -59,6 +68,11 @@ class PeerOptions:
     """Narrower queries, the widest first, to step down to when this program can't keep up with `query`."""
     flow: FlowConfig = field(default_factory=FlowConfig)
 
+    def __post_init__(self) -> None:
+        for name, value, known in (("selection", self.selection, SELECTIONS), ("network", self.network, NETWORKS)):
+            if value not in known:
+                raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
+
     def on_any_port(self, **changes: Any) -> PeerOptions:
         """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
         listen = (self.listen[0], 0) if self.listen is not None else None
@@ -66,7 +80,9 @@ class PeerOptions:
 
     def core(self) -> CoreConfig:
         capacity = 0 if self.role is Role.LEAF else self.capacity
-        mesh = replace(self.mesh, parents_wanted=self.parents, capacity=capacity)
+        mesh = self.mesh.wan() if self.network == "wan" else self.mesh
+        strict = self.resilient_parents or mesh.requires_resilient_parents
+        mesh = replace(mesh, parents_wanted=self.parents, capacity=capacity, requires_resilient_parents=strict)
         return CoreConfig(
             stream=self.stream,
             role=self.role,

@@ -280,6 +280,35 @@ def test_a_pipe_feeds_and_a_closed_pipe_ends():
         feeder.stdout.close()
 
 
+def test_a_reader_that_stops_is_told_and_asks_for_less():
+    """Nobody reads stdout: the words come on stderr at the usual log level, and the fallback takes over."""
+    with root_here("demo", rate=2_000) as address:
+        client = subprocess.Popen(
+            [sys.executable, "-m", "peer", *JOIN, "--leaf", "--parents", "1", "--bootstrap", address, "--fallback",
+             "/flight[id='NOBODY']"],
+            cwd=REPOSITORY, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            assert client.stderr is not None
+            told = list(islice(client.stderr, 2))
+            assert "packets come faster than they are taken here" in told[0]
+            assert "asking for less" in told[1]
+            assert "NOBODY" in told[1]
+        finally:
+            client.kill()
+            client.communicate()
+
+
+def test_parents_by_the_papers_walk_and_on_a_long_network(tmp_path, capfd):
+    """--selection walk, --resilient-parents and --network wan, from the flags to a packet."""
+    with root("--feed", feed_file(tmp_path), "--rate", "0", "--network", "wan") as (serving, address):
+        done = call_here(
+            capfd, *JOIN, "--leaf", "--parents", "1", "--bootstrap", address, "--from", "oldest", "--count", "3",
+            "--selection", "walk", "--resilient-parents", "--network", "wan", "--timeout", str(PATIENCE),
+        )  # fmt: skip
+        assert done.code == ExitCode.OK, done.err + serving.text
+
+
 def scrape(command: Running) -> str:
     port = int(command.says("metrics on").split(":")[-1].split("/")[0])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as page:

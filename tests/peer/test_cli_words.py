@@ -8,13 +8,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from peer.cli import build_parser
 from peer.cli_config import resolve
 from peer.cli_errors import CliError, ExitCode
+from peer.cli_run import peer_options
 from peer.cli_settings import BY_COMMAND
+from peer.coreconfig import Role
+from peer.meshconfig import MeshConfig
+from peer.options import SELECTIONS
+from peer.selection import RootWalk
 from tests.peer.command import REPOSITORY, call, clean_environment
 from tests.peer.inprocess import call_here
 
@@ -197,6 +203,19 @@ def test_a_bad_query_is_pointed_at(capfd):
     assert lines[1] == "  /a[b >"
     assert lines[2] == "  " + " " * 6 + "^"
     assert json.loads(call_here(capfd, "query", "check", "/a[b >", "--json").out)["position"] == 7
+
+
+def test_what_parents_are_wanted_reaches_the_mesh():
+    given = ["--roots-key", "asdi", "--parents", "3", "--resilient-parents", "--selection", "walk", "--network", "wan"]
+    settings = settings_of("join", *given, "--fallback", "/a", "--fallback", "/a/b")
+    options = peer_options(settings, Role.LEAF)
+    mesh = options.core().mesh
+    assert (mesh.parents_wanted, mesh.requires_resilient_parents) == (3, True)
+    assert mesh.suspect_after == MeshConfig().wan().suspect_after > MeshConfig().suspect_after
+    assert SELECTIONS[options.selection] is RootWalk
+    assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
+    with pytest.raises(ValueError, match="selection is one of scored, walk, not 'luck'"):
+        replace(options, selection="luck")
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
