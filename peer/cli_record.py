@@ -109,14 +109,11 @@ def entries(items: list[Content], now: float) -> list[packetlog.Entry]:
 def replay(settings: Settings, directory: str) -> int:
     if not Path(directory).is_dir():
         raise CliError(f"{directory} is no packet log: there is no such folder", ExitCode.DISK)
-    if settings["from"] == "now":
-        raise CliError("--from takes an AN or oldest here", ExitCode.USAGE)
     printer = Printer(settings["format"], Path(directory).name)
     reader = packetlog.Reader(directory, durable=False)
 
     async def command() -> int:
-        oldest = settings["from"] == "oldest"
-        position = reader.first_position() if oldest else reader.find_an(int(settings["from"]))
+        position = _position(reader, settings["from"])
         while found := await trio.to_thread.run_sync(partial(reader.read, position, limit=READ_BATCH)):
             lines = [printer.render([_content(entry)], entry.time_us / 1e6, settings["count"]) for _, entry in found]
             await printer.put(b"".join(lines))
@@ -126,6 +123,14 @@ def replay(settings: Settings, directory: str) -> int:
         return ExitCode.OK
 
     return run(settings, command)
+
+
+def _position(reader: packetlog.Reader, start: str) -> int:
+    if start == "oldest":
+        return reader.first_position()
+    if start.startswith("@"):
+        return reader.find_time(int(float(start[1:]) * 1e6))
+    return reader.find_an(int(start))
 
 
 def _content(entry: packetlog.Entry) -> Packet | Gap:

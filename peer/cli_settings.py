@@ -15,6 +15,19 @@ def _start(text: str) -> str:
     return text
 
 
+def _replay_start(text: str) -> str:
+    """An AN or `oldest` as it is, a time as seconds behind an @."""
+    from datetime import UTC, datetime
+
+    if text == "oldest" or text.isdecimal():
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected oldest, an AN or a time such as 2026-11-16T12:30:00Z, not {text!r}") from None
+    return f"@{(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()}"
+
+
 def _number(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
@@ -226,7 +239,13 @@ RECORD = (
 )
 REPLAY = (
     Setting("format", "what goes to stdout: xml (default), jsonl, raw, none", default="xml", choices=FORMATS),
-    Setting("from", "where to begin: oldest (default) or an AN", _start, "oldest", "AN|oldest"),
+    Setting(
+        "from",
+        "where to begin: oldest (default), an AN, or a time (UTC unless it says otherwise)",
+        _replay_start,
+        "oldest",
+        "AN|TIME|oldest",
+    ),
     Setting("count", "stop after so many packets", positive, metavar="N"),
     LOG_LEVEL,
     LOG_JSON,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from peer import packetlog
 from peer.cli import build_parser
 from peer.cli_config import resolve
 from peer.cli_errors import CliError, ExitCode
@@ -216,6 +217,27 @@ def test_what_parents_are_wanted_reaches_the_mesh():
     assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
     with pytest.raises(ValueError, match="selection is one of scored, walk, not 'luck'"):
         replace(options, selection="luck")
+
+
+def test_replay_begins_at_a_time(tmp_path, capfd):
+    """The log is indexed by time, too: as ISO 8601, UTC unless it says otherwise."""
+    noon = 1_794_830_400  # 2026-11-16 12:00 UTC
+    with packetlog.Writer(tmp_path / "log") as writer:
+        writer.append([packetlog.Packet(n, (noon + n) * 1_000_000, b"<a>%d</a>" % n) for n in range(1, 61)])
+    for time, first in (
+        ("2026-11-16T12:00:31", 31),
+        ("2026-11-16T12:00:31Z", 31),
+        ("2026-11-16T13:00:30.5+01:00", 31),
+        ("2026-11-16", 1),
+        ("oldest", 1),
+        ("7", 7),
+    ):
+        done = call_here(capfd, "replay", str(tmp_path / "log"), "--from", time, "--count", "1")
+        assert done.out == b"<a>%d</a>\n" % first, (time, done)
+    assert call_here(capfd, "replay", str(tmp_path / "log"), "--from", "2026-11-17").out == b""
+    wrong = call_here(capfd, "replay", str(tmp_path / "log"), "--from", "now")
+    assert wrong.code == ExitCode.USAGE
+    assert "a time such as 2026-11-16T12:30:00Z" in wrong.err
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
