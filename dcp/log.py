@@ -61,8 +61,6 @@ class Log:
         self.started = False
         self.bytes = 0
         self.evicted = 0
-        self.revision = 0
-        """Goes up with every change of what is covered, other than by growth under the same query."""
         self._segments: list[Segment] = []
         self._ans: list[int] = []
         self._payloads: list[bytes] = []
@@ -87,7 +85,6 @@ class Log:
         self.bytes = 0
         self.low = self.head = position
         self.started = True
-        self.revision += 1
 
     def append(self, an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
         """In (head, an] only `an` matched `query`, and this is it."""
@@ -135,7 +132,6 @@ class Log:
             segments[-1].end = to
         else:
             segments.append(Segment(self.head, to, query))
-            self.revision += 1
             if len(segments) > self._max_segments:
                 self._raise_low(segments[0].end)
         self.head = to
@@ -170,7 +166,6 @@ class Log:
         segments = self._segments
         while segments and segments[0].end <= self.low:
             del segments[0]
-            self.revision += 1
         if segments and segments[0].start < self.low:
             segments[0].start = self.low
 

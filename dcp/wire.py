@@ -50,7 +50,6 @@ BOUND_HEADER: Final = struct.Struct("!BBHIII")
 BODY_AT: Final = BOUND_HEADER.size + 6
 LINK_ID: Final = struct.Struct("!I")
 
-MAX_DATAGRAM_BYTES: Final = 65_507  # UDP's own limit
 DEFAULT_DATAGRAM_BYTES: Final = 1_400  # fits IPv6 over common tunnels without fragmentation
 LOOPBACK_DATAGRAM_BYTES: Final = 32_768  # loopback has an MTU of 65,536: one system call carries a hundred packets
 

@@ -74,7 +74,6 @@ class Candidate:
     is_root: bool
     query: bytes
     seen_at: float
-    is_hearsay: bool
     walk_depth: int
     """Steps from a root on the paper's walk: roots 0, a refuser's children one more than the refuser."""
     version: int = 0
@@ -143,7 +142,6 @@ class CandidateCache:
                     record.is_root,
                     record.query,
                     now,
-                    is_hearsay=False,
                     walk_depth=0 if record.is_root else record.hops,
                     version=record.version,
                 )
@@ -164,7 +162,6 @@ class CandidateCache:
             known.is_root = record.is_root
             known.query = record.query
             known.seen_at = now
-            known.is_hearsay = False
             known.joins = 0
         return new
 
@@ -192,7 +189,6 @@ class CandidateCache:
                     False,
                     b"",
                     now,
-                    is_hearsay=True,
                     walk_depth=depth,
                 )
             elif known.address == peer.address:

@@ -28,7 +28,6 @@ class Child:
     run: int
     number: int
     query: bytes
-    accepted_at: float
     heard_at: float
     is_confirmed: bool = False
     """It has said something, so it holds the link; before, our Accept may have been lost."""
@@ -76,7 +75,7 @@ class ChildTable:
         return None
 
     def add(self, link: Link, join: Join, address: Address, *, query: bytes, now: float) -> Child:
-        child = Child(link, join.peer_id, address, join.run, join.number, query, accepted_at=now, heard_at=now)
+        child = Child(link, join.peer_id, address, join.run, join.number, query, heard_at=now)
         self.links[link] = child
         return child
 

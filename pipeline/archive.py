@@ -28,7 +28,6 @@ from pipeline.session import PipelineError
 
 MANIFESTS = "_manifest"
 STAGING = "_staging"
-DATASETS = ("packets", "quarantine")
 # Old manifests are of use only to readers that are just reading them.
 _MANIFESTS_KEPT = 10
 

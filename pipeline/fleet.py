@@ -6,7 +6,6 @@ line by the one parser.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -191,10 +190,3 @@ def _skipped(sequence: Column, before: Column) -> Column:
     from pyspark.sql import functions as f
 
     return f.pmod(sequence - before - 1, f.lit(65536))
-
-
-def great_circle_miles(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
-    """The same distance in plain Python, for tests and small things."""
-    a, b = math.radians(lat1), math.radians(lat2)
-    half = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(math.radians(lon2 - lon1) / 2) ** 2
-    return 2 * _EARTH_MILES * math.asin(math.sqrt(half))

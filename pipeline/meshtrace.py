@@ -16,7 +16,6 @@ EVENTS = (
     "time DOUBLE, peer STRING, event STRING, protocol STRING, level INT, parents INT, an LONG, latency_ms DOUBLE, "
     "after LONG, until LONG, seconds DOUBLE, count LONG"
 )
-GROUPS = ("peer", "level", "parents")
 
 
 def read_traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

@@ -15,7 +15,6 @@ _COLUMNS = (
     "an LONG NOT NULL, time TIMESTAMP NOT NULL, type STRING NOT NULL, facility STRING, flight STRING, sequence INT, "
     "raw STRING, xml BINARY, after LONG, crc LONG NOT NULL"
 )
-PARTITION_COLUMNS = ("stream", "date", "hour")
 PACKETS = f"{_COLUMNS}, stream STRING, date STRING, hour INT"
 QUARANTINE = (
     "an LONG NOT NULL, time TIMESTAMP NOT NULL, raw STRING, file STRING, line LONG, reason STRING, detail STRING, "
