@@ -18,6 +18,8 @@ from bench.report import Report, Target, progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.scan import Piece
+
 SUMMARY = "pipeline: ingest, selectivity and replay on Spark beside one process (rows a second, ratio, growth)"
 PAPER = [
     "/flight",
@@ -150,7 +152,7 @@ def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root
     if args.thousand_lines is not None:
         first = Archive(archive).manifest().files[0].first_an
         lines = min(args.thousand_lines, lines)
-        part = [piece._replace(ans=(first, first + lines)) for piece in whole]
+        part = [_below(piece, first, first + lines) for piece in whole]
     stage(
         "selectivity 1000", lines, lambda: selectivity(partial(spark, part, _thousand())).collect(), "selectivity",
         pieces=part, queries=_thousand(),
@@ -159,6 +161,12 @@ def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root
         "replay", args.lines, lambda: sum(1 for _ in iterate_with_spark(spark, archive)), "replay", archive=str(archive)
     )
     return rows
+
+
+def _below(piece: Piece, first: int, end: int) -> Piece:
+    """The piece without what lies at or beyond `end`."""
+    low, high = piece.ans or (first, end)
+    return piece._replace(ans=(low, min(high, end)))
 
 
 def _warm_up(spark: SparkSession, root: Path) -> None:

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ class Archive:
             )
         return []
 
-    def absolute(self, files: list[DataFile]) -> list[str]:
+    def absolute(self, files: Iterable[DataFile]) -> list[str]:
         return [str(self.path / file.path) for file in files]
 
     @contextlib.contextmanager

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipeline import asdi
 from pipeline.archive import Archive, DataFile, Job
 from pipeline.asdi_time import Unwrapper, header_day
-from pipeline.inputs import CHUNK_BYTES, Chunk, blocks, cut, digest, expand, reference_date, texts
+from pipeline.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, reference_date, texts
 from pipeline.parts import Partition, PartWriter, partition_of, read_rows
 from pipeline.schema import checksum
 from pipeline.session import PipelineError
@@ -192,7 +192,7 @@ def ingest(
     stream: str = "asdi",
     day: date | None = None,
     first_an: int | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> Ingested:
     """ASDI text files to the archive. The same input twice changes nothing."""
@@ -202,7 +202,7 @@ def ingest(
     key = digest(files, "asdi", stream, first_an, [str(reference) for reference in references])
     if archive.manifest().has(key):
         return unchanged_by(archive, key)
-    chunks = cut(files, chunk_bytes)
+    chunks = cut(files, chunk_bytes or chunk_bytes_for(files, spark.sparkContext.defaultParallelism))
     if not chunks:
         raise PipelineError("the input is empty")
     on_progress(f"pass 1 of 2: counting {len(files)} files in {len(chunks)} pieces")

@@ -15,7 +15,11 @@ import zstandard
 
 from pipeline.session import PipelineError
 
-CHUNK_BYTES = 4 << 20
+# A piece of input: seconds of work for a worker. Smaller ones cost tasks and files; larger ones leave a core idle in
+# the end.
+_LEAST_CHUNK_BYTES = 2 << 20
+_MOST_CHUNK_BYTES = 16 << 20
+_CHUNKS_A_WORKER = 4
 _BLOCK_BYTES = 4 << 20
 # A line this long is no message. What comes after is left out until its end, so that no file can fill the memory.
 _MAX_LINE_BYTES = 64 << 10
@@ -57,7 +61,15 @@ def is_compressed(path: Path) -> bool:
     return magic.startswith(_GZIP) or magic == _ZSTD
 
 
-def cut(files: Sequence[Path], chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+def chunk_bytes_for(files: Sequence[Path], workers: int) -> int:
+    """So that every worker has some pieces, as many as the next, none of them too small or too large."""
+    total = sum(path.stat().st_size for path in files)
+    pieces = max(_CHUNKS_A_WORKER * workers, -(-total // _MOST_CHUNK_BYTES))
+    pieces = -(-pieces // workers) * workers
+    return max(_LEAST_CHUNK_BYTES, -(-total // pieces))
+
+
+def cut(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
     chunks: list[Chunk] = []
     for number, path in enumerate(files):
         if is_compressed(path):

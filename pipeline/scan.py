@@ -7,6 +7,7 @@ costs as much as a small job itself. Here Spark gets the list of files, cut into
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -37,20 +38,33 @@ class Piece(NamedTuple):
 def pieces(
     archive: Archive, *, stream: str | None = None, from_us: int | None = None, to_us: int | None = None
 ) -> list[Piece]:
-    """The archive's packets, of one stream or all, in pieces of whole files; small files share one."""
+    """The archive's packets, of one stream or all, in pieces of much the same size.
+
+    Small files share one; large ones are cut by their ANs.
+    """
     found: list[Piece] = []
     held: list[DataFile] = []
     rows = 0
     files = archive.require().select(stream=stream, from_us=from_us, to_us=to_us)
     most = min(PIECE_ROWS, max(_LEAST_ROWS, sum(file.rows for file in files) // _PIECES_WANTED))
+
+    def put(files: Sequence[DataFile], ans: tuple[int, int] | None = None) -> None:
+        found.append(Piece(tuple(archive.absolute(files)), from_us, to_us, ans))
+
     for file in files:
         if held and rows + file.rows > most:
-            found.append(Piece(tuple(archive.absolute(held)), from_us, to_us))
+            put(held)
             held, rows = [], 0
+        if file.rows > most:
+            parts = -(-file.rows // most)
+            ans = [file.first_an + (file.last_an + 1 - file.first_an) * n // parts for n in range(parts + 1)]
+            for bounds in pairwise(ans):
+                put([file], bounds)
+            continue
         held.append(file)
         rows += file.rows
     if held:
-        found.append(Piece(tuple(archive.absolute(held)), from_us, to_us))
+        put(held)
     return found
 
 

@@ -19,7 +19,7 @@ from pipeline.matcher import compile_queries, read_queries
 from pipeline.meshtrace import mesh, read_traces, relate
 from pipeline.parts import read_rows
 from pipeline.replay import iterate, iterate_with_spark, ranges, sorted_range
-from pipeline.scan import pieces
+from pipeline.scan import batches, pieces
 from pipeline.schema import PACKETS
 from pipeline.selectivity import PARTIAL, partial, selectivity, tally
 from pipeline.session import PipelineError
@@ -219,6 +219,18 @@ def test_selectivity(spark, tmp_path):
     matches = {row.query: (row.matches, row.rate) for row in selectivity(partial(spark, later, PAPER)).collect()}
     assert matches[0] == (1, 0.5)
     assert matches[2] == (0, 0.0)
+
+
+def test_large_files_are_cut_into_pieces_that_have_every_packet_once(archive_path, monkeypatch):
+    archive = Archive(archive_path)
+    whole = [an for piece in pieces(archive) for batch in batches(piece) for an in batch.column("an").to_pylist()]
+    monkeypatch.setattr("pipeline.scan._LEAST_ROWS", 100)
+    monkeypatch.setattr("pipeline.scan.PIECE_ROWS", 250)
+    small = pieces(archive)
+    found = [[an for batch in batches(piece) for an in batch.column("an").to_pylist()] for piece in small]
+    assert [an for piece in found for an in piece] == whole
+    assert len(small) > len(archive.manifest().files)
+    assert max(map(len, found)) <= 250
 
 
 @with_spark

@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.inputs import Chunk, blocks, cut, digest, expand, is_compressed, reference_date
+from pipeline.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, is_compressed, reference_date
 from pipeline.session import PipelineError
 
 
@@ -43,21 +43,21 @@ def test_compressed_files_are_read_whole(tmp_path):
     zst.write_bytes(compressor.compress(content[:20_000]) + compressor.compress(content[20_000:]))
     assert [is_compressed(path) for path in (plain, gz, zst)] == [False, True, True]
     for path in (gz, zst):
-        assert cut([path]) == [Chunk(str(path), 0, -1, 0)]
-        assert lines_of(cut([path])) == lines_of(cut([plain], 1000))
+        assert cut([path], 1 << 22) == [Chunk(str(path), 0, -1, 0)]
+        assert lines_of(cut([path], 1 << 22)) == lines_of(cut([plain], 1000))
 
 
 def test_a_broken_compressed_file_is_one_sentence(tmp_path):
     path = tmp_path / "broken.gz"
     path.write_bytes(gzip.compress(b"x" * 10_000)[:-20])
     with pytest.raises(PipelineError, match=r"cannot read .*broken\.gz"):
-        lines_of(cut([path]))
+        lines_of(cut([path], 1 << 22))
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path):
     path = tmp_path / "endless"
     path.write_bytes(b"x" * (9 << 20) + b"\nnext\n")
-    lines = lines_of(cut([path]))
+    lines = lines_of(cut([path], 1 << 22))
     assert lines[-1] == b"next"
     assert max(map(len, lines)) < 5 << 20
 
@@ -86,3 +86,22 @@ def test_digest_tells_inputs_apart(tmp_path):
     b.write_text("two")
     assert digest([a, b]) == digest([a, b])
     assert len({digest([a, b]), digest([b, a]), digest([a]), digest([a, b], 1)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "workers", "pieces"),
+    [
+        ([150 << 20], 2, 10),  # as few as may be, and as many for one worker as for the other
+        ([40 << 20], 2, 8),
+        ([40 << 20], 8, 20),
+        ([100], 64, 1),
+        ([75 << 20, 75 << 20], 2, 10),
+    ],
+)
+def test_every_worker_has_as_many_pieces_as_the_next(tmp_path, sizes, workers, pieces):
+    paths = []
+    for number, size in enumerate(sizes):
+        paths.append(tmp_path / f"{number}.txt")
+        with paths[-1].open("wb") as file:
+            file.truncate(size)
+    assert len(cut(paths, chunk_bytes_for(paths, workers))) == pieces
