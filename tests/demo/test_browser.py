@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.demo.browser import browser, reason_for_none
+from bench._browser import browser, reason_for_none
 from tests.demo.command import RunningDemo, wait_for
 
 REASON = reason_for_none()

@@ -1,6 +1,6 @@
 // The air: flights of one client, coasting between what it is handed.
 import { OUTLINE, project } from "./outline.js";
-import { colours, fit } from "./theme.js";
+import { colours, Sheet } from "./theme.js";
 
 const TRAIL = 14;
 const STOPS = { dark: ["#ff7b54", "#ffc857", "#7ddf8c", "#4cc3ff", "#b39bff"], light: ["#c83c12", "#a36a00", "#1d7d3c", "#0b66b8", "#6233c4"] };
@@ -10,7 +10,8 @@ const MILES_A_RADIAN = 3440.065;
 export class AirView {
   constructor(stage, canvas, label, ramp, clock) {
     Object.assign(this, { stage, canvas, label, ramp, clock });
-    this.context = canvas.getContext("2d");
+    this.sheet = new Sheet(canvas);
+    this.buckets = Array.from({ length: BUCKETS }, () => []);
     this.ground = document.createElement("canvas");
     this.flights = new Map();
     this.airports = new Map();
@@ -59,7 +60,7 @@ export class AirView {
       const [x, y] = project(lon, lat);
       let flight = this.flights.get(callsign);
       if (!flight) {
-        flight = { callsign, x, y, vx: 0, vy: 0, seen, ex: 0, ey: 0, trail: [[x, y]], angle: 0, points: 0 };
+        flight = { callsign, x, y, vx: 0, vy: 0, seen, ex: 0, ey: 0, trail: [x, y] };
         this.flights.set(callsign, flight);
         this.head(flight, x, y, origin, destination, knots);
       } else if (seen > flight.seen) {
@@ -68,8 +69,8 @@ export class AirView {
         if (x !== flight.x || y !== flight.y) {
           flight.vx = (x - flight.x) / elapsed;
           flight.vy = (y - flight.y) / elapsed;
-          flight.trail.push([x, y]);
-          if (flight.trail.length > TRAIL) flight.trail.shift();
+          flight.trail.push(x, y);
+          if (flight.trail.length > 2 * TRAIL) flight.trail.splice(0, 2);
         }
         Object.assign(flight, { x, y, seen });
         // Where it is drawn must not jump: what was wrong with the coasting is taken back over a second.
@@ -105,27 +106,25 @@ export class AirView {
   // --- drawing --------------------------------------------------------------------------------------------------------
 
   frame(now, seconds) {
-    const width = this.stage.clientWidth;
-    const height = this.stage.clientHeight;
-    if (!width || !this.canvas.offsetParent) return;
+    const { pen, width, height } = this.sheet;
+    if (!width) return;
     const began = performance.now();
-    if (fit(this.canvas) || this.stale) this.drawGround(width, height);
-    const pen = this.context;
-    pen.clearRect(0, 0, width, height);
+    if (this.sheet.fit() || this.stale) this.drawGround(width, height);
     pen.drawImage(this.ground, 0, 0, width, height);
     const scale = this.scale;
     const [cx, cy] = this.centre;
     const left = width / 2 - cx * scale;
     const top = height / 2 - cy * scale;
     const decay = Math.exp(-seconds * 3);
-    const buckets = Array.from({ length: BUCKETS }, () => []);
+    const { buckets } = this;
+    for (const flights of buckets) flights.length = 0;
     let found = null;
     for (const flight of this.flights.values()) {
       flight.ex *= decay;
       flight.ey *= decay;
-      const [x, y] = this.where(flight, now);
-      flight.sx = left + x * scale;
-      flight.sy = top + y * scale;
+      const coasted = Math.max(0, now - flight.seen);
+      flight.sx = left + (flight.x + flight.vx * coasted + flight.ex) * scale;
+      flight.sy = top + (flight.y + flight.vy * coasted + flight.ey) * scale;
       if (flight.sx < -20 || flight.sx > width + 20 || flight.sy < -20 || flight.sy > height + 20) continue;
       buckets[flight.bucket ?? 0].push(flight);
       if (this.wanted && flight.callsign.startsWith(this.wanted)) found = found ?? flight;
@@ -146,9 +145,9 @@ export class AirView {
       pen.globalAlpha = 0.33;
       pen.beginPath();
       for (const flight of flights) {
-        const [first, ...rest] = flight.trail;
-        pen.moveTo(left + first[0] * scale, top + first[1] * scale);
-        for (const [x, y] of rest) pen.lineTo(left + x * scale, top + y * scale);
+        const { trail } = flight;
+        pen.moveTo(left + trail[0] * scale, top + trail[1] * scale);
+        for (let k = 2; k < trail.length; k += 2) pen.lineTo(left + trail[k] * scale, top + trail[k + 1] * scale);
         pen.lineTo(flight.sx, flight.sy);
       }
       pen.stroke();
@@ -186,7 +185,7 @@ export class AirView {
   }
 
   get scale() {
-    return Math.min(this.stage.clientWidth / 0.84, this.stage.clientHeight / 0.52) * this.zoom;
+    return Math.min(this.sheet.width / 0.84, this.sheet.height / 0.52) * this.zoom;
   }
 
   drawGround(width, height) {

@@ -1,5 +1,5 @@
 // What happened: latency percentiles with the faults marked on them, and the events in words.
-import { colours, fit } from "./theme.js";
+import { colours, Sheet } from "./theme.js";
 
 const WINDOW = 120;
 const MAX_EVENTS = 120;
@@ -8,7 +8,7 @@ const MARKS = { fault: "bad", whole: "good", loss: "bad", heal: "cold" };
 export class Log {
   constructor(canvas, list, caption, clock) {
     Object.assign(this, { canvas, list, caption, clock });
-    this.context = canvas.getContext("2d");
+    this.sheet = new Sheet(canvas);
     this.seconds = [];
     this.marks = [];
     this.known = 0;
@@ -60,12 +60,10 @@ export class Log {
 
   frame() {
     const now = this.clock();
-    if (!fit(this.canvas) && now - this.drawn < 0.2) return;
+    const { pen, width, height } = this.sheet;
+    if (!width || (!this.sheet.fit() && now - this.drawn < 0.2)) return;
     this.drawn = now;
-    const { context: pen, colours: c } = this;
-    const width = this.canvas.clientWidth;
-    const height = this.canvas.clientHeight;
-    if (!width) return;
+    const c = this.colours;
     pen.clearRect(0, 0, width, height);
     const shown = this.seconds.filter((second) => now - second[0] < WINDOW + 2);
     // Logarithmic from 1 ms to 10 s: a stall and a median fit into one picture.

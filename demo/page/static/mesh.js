@@ -1,13 +1,12 @@
 // The mesh: peers as real buttons, links drawn beneath them with what flows.
-import { colours, fit } from "./theme.js";
+import { colours, Sheet } from "./theme.js";
 
 const REPAIR_SECONDS = 2.6;
 
 export class MeshView {
   constructor(stage, canvas, layer, onSelect) {
     this.stage = stage;
-    this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.sheet = new Sheet(canvas);
     this.layer = layer;
     this.onSelect = onSelect;
     this.nodes = new Map();
@@ -36,6 +35,11 @@ export class MeshView {
       node.peer = peer;
       this.dress(node);
     }
+    // Sizes are asked for when all is written: asked in turns, each question would cost a layout.
+    for (const node of this.nodes.values()) {
+      node.w = node.button.offsetWidth || node.w;
+      node.h = node.button.offsetHeight || node.h;
+    }
     this.place();
   }
 
@@ -59,14 +63,14 @@ export class MeshView {
     if (peer.state !== "running") classes.push(peer.state);
     else if (peer.sound < peer.wants) classes.push(peer.sound ? "short" : "none");
     if (this.side.has(peer.name)) classes.push("cut");
-    button.className = classes.join(" ");
+    const dressed = classes.join(" ");
+    if (button.className !== dressed) button.className = dressed;
     button.setAttribute("aria-pressed", String(peer.name === this.selected));
     const [title, words] = button.children;
     title.textContent = peer.name;
-    words.textContent = describe(peer);
+    const told = describe(peer);
+    if (words.textContent !== told) words.textContent = told;
     button.setAttribute("aria-label", `${peer.name}, ${peer.state}, ${peer.sound} of ${peer.wants} parents, ${peer.children} children`);
-    node.w = button.offsetWidth || node.w;
-    node.h = button.offsetHeight || node.h;
   }
 
   /** Rows: roots, routers by their distance from a root, clients. */
@@ -124,9 +128,11 @@ export class MeshView {
   }
 
   frame(now, seconds) {
-    fit(this.canvas);
-    const { context: pen, colours: c } = this;
-    pen.clearRect(0, 0, this.stage.clientWidth, this.stage.clientHeight);
+    const { pen, width, height } = this.sheet;
+    if (!width) return;
+    const c = this.colours;
+    if (this.sheet.fit()) this.place();
+    pen.clearRect(0, 0, width, height);
     for (const node of this.nodes.values()) {
       const pull = 1 - Math.exp(-seconds * 6);
       node.x += (node.tx - node.x) * pull;

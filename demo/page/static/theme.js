@@ -22,14 +22,28 @@ export function colours() {
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-/** A canvas as sharp as the screen; true when its size has changed. */
-export function fit(canvas) {
-  const ratio = Math.min(2, window.devicePixelRatio || 1);
-  const width = Math.round(canvas.clientWidth * ratio);
-  const height = Math.round(canvas.clientHeight * ratio);
-  if (canvas.width === width && canvas.height === height) return false;
-  canvas.width = width;
-  canvas.height = height;
-  canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
-  return true;
+/** A canvas as sharp as the screen. The browser tells its size when it changes: asking in every frame costs a layout. */
+export class Sheet {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.pen = canvas.getContext("2d");
+    this.width = 0;
+    this.height = 0;
+    new ResizeObserver((entries) => {
+      const { width, height } = entries.at(-1).contentRect;
+      Object.assign(this, { width, height });
+    }).observe(canvas);
+  }
+
+  /** Before drawing; true when what was drawn is gone, because the size has changed. */
+  fit() {
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    const width = Math.round(this.width * ratio);
+    const height = Math.round(this.height * ratio);
+    if (this.canvas.width === width && this.canvas.height === height) return false;
+    this.canvas.width = width;
+    this.canvas.height = height;
+    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    return true;
+  }
 }

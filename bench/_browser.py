@@ -1,11 +1,13 @@
-"""Debian's Chromium, driven by Selenium; or the reason why there is none."""
+"""Debian's Chromium, driven by Selenium; or the reason why there is none. For `bench page` and the tests."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 FLAGS = (
     "--headless=new",
@@ -30,7 +32,7 @@ def reason_for_none() -> str | None:
 
 
 @contextmanager
-def browser(width: int = 1200, height: int = 800):
+def browser(width: int = 1200, height: int = 800) -> Iterator[Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
