@@ -250,6 +250,7 @@ class Books:
             "is_whole": self.ledger.is_whole,
             "wounded_s": round(wounded, 2) if wounded is not None else None,
             "repairs_s": [round(took, 2) for took in self.ledger.repairs],
+            "recoveries_s": [round(took, 2) for took in self.ledger.recoveries],
             "seconds": round(now - self.ledger.began, 1),
             "cpu_cores": round(self.cpu_cores, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),

@@ -44,10 +44,13 @@ class Ledger:
         self.stalled: str | None = None
         self.repairs: list[float] = []
         """Seconds from a fault until every running peer had its n parents again."""
+        self.recoveries: list[float] = []
+        """The same, from the last thing that was done to the mesh: what it takes once it is left alone."""
         self._latencies: Counter[float] = Counter()
         self._short: set[str] = set()
         self._wound: float | None = None
         self._wound_seen = False
+        self._acted: float | None = None
         self._open: dict[int, Second] = {}
         self._closed = -1
         self._seconds: deque[list[Any]] = deque(maxlen=TIMELINE_SECONDS)
@@ -105,8 +108,13 @@ class Ledger:
 
     def fault(self, now: float) -> None:
         """Somebody is about to be hurt. Repairs of what follows are counted from here."""
+        self.acted(now)
         if self._wound is None:
             self._wound, self._wound_seen = now, False
+
+    def acted(self, now: float) -> None:
+        """Something was done to the mesh: hurt, or brought back. Recoveries are counted from the last such moment."""
+        self._acted = now
 
     def parents(self, name: str, *, is_short: bool, now: float) -> float | None:
         """A peer has, or has not, the parents it wants; the time of the repair when this made the mesh whole."""
@@ -126,6 +134,9 @@ class Ledger:
             if now - self._wound > WOUND_PATIENCE:
                 self._wound = None
             return None
+        # What nobody did for long before it is the mesh's own doing, and counts from when it showed.
+        is_done = self._acted is not None and self._wound - self._acted < WOUND_PATIENCE
+        self.recoveries.append(now - self._acted if self._acted is not None and is_done else now - self._wound)
         took, self._wound = now - self._wound, None
         self.repairs.append(took)
         return took

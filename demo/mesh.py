@@ -163,6 +163,7 @@ class Mesh(Books):
                 self.judge(member, time.monotonic())
 
     def thaw(self, *names: str) -> None:
+        self.ledger.acted(time.monotonic())
         for member in [self.member(name) for name in names]:
             if member.state is State.FROZEN and member.process is not None:
                 member.process.signal(signal.SIGCONT)
@@ -173,6 +174,7 @@ class Mesh(Books):
 
     def restart(self, *names: str) -> None:
         """A new process with the same key at the same address; a client goes on where it was."""
+        self.ledger.acted(time.monotonic())
         for member in [self.member(name) for name in names]:
             if member.state is State.DEAD:
                 member.restarts += 1
@@ -231,6 +233,7 @@ class Mesh(Books):
     def heal_partition(self, *, quietly: bool = False) -> None:
         if not self.side:
             return
+        self.ledger.acted(time.monotonic())
         for name in self.cut_off:
             if name in self.members:
                 self.members[name].excused_until = max(self.members[name].excused_until, time.monotonic())
