@@ -41,6 +41,7 @@ class Member:
     wanted_query: str | None = None
     excused_until: float = 0.0
     """Packets due until then are not timed: this client was itself stopped, slowed or cut off."""
+    thawed_at: float = 0.0
     sound: int = 0
     ended: trio.Event = field(default_factory=trio.Event)
     """Set when the last life is over and all that it said is read."""

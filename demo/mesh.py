@@ -1,4 +1,4 @@
-"""A mesh of real processes on this machine: started, hurt and put back. What is known of it lies in its books."""
+"""A mesh of real processes on this machine: opened, hurt and put back. What is known of it lies in its books."""
 
 from __future__ import annotations
 
@@ -9,128 +9,30 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from demo import scratch
-from demo.books import Books, MeshError
-from demo.checker import ClientCheck
+from demo.books import MeshError
 from demo.faults import FAIR, Weather
-from demo.feed import FeedPlan
-from demo.member import Member, State
+from demo.lives import Lives
+from demo.member import State
 from demo.presets import query_of_client
-from demo.processes import PeerProcess, prepare
+from demo.processes import prepare
 from demo.settings import MAX_PEERS, DemoSettings
-from demo.truth import Truth
-from dht import Identity
 from xmlswitch import Query
 
-TICK = 0.1
-BEGIN_AFTER = 0.3
-START_PATIENCE = 60.0
 
-
-class Mesh(Books):
-    """Books with hands. Open it with `open_mesh`."""
+class Mesh(Lives):
+    """Processes, and hands that hurt them. Open it with `open_mesh`."""
 
     def __init__(self, settings: DemoSettings, folder: Path, nursery: trio.Nursery) -> None:
-        super().__init__(settings, time.monotonic())
+        super().__init__(settings, folder, nursery)
         self.everywhere = FAIR
         self.links: dict[frozenset[str], Weather] = {}
         self.side: frozenset[str] = frozenset()
         """The one side of a partition; empty when there is none."""
-        self._folder = folder
-        self._nursery = nursery
-        self._owner = folder / "owner.key"
-        Identity.generate().save(self._owner)
         self._guests = 0
-
-    # --- starting -----------------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Every process, until it answers. The feed begins when the roots are there."""
-        size = self.settings
-        first = self._add("dht-1", "dht")
-        await self._launch(first)
-        async with trio.open_nursery() as nursery:
-            for number in range(2, size.dht_nodes + 1):
-                nursery.start_soon(self._launch, self._add(f"dht-{number}", "dht"))
-        plan = FeedPlan(time.monotonic() + BEGIN_AFTER, size.copies, size.speed)
-        packets = await trio.to_thread.run_sync(plan.packets_after, plan.began - 1.0)
-        plan = FeedPlan(time.monotonic() + BEGIN_AFTER, size.copies, size.speed)
-        self.plan = plan
-        self.truth = Truth(plan, packets)
-        self._nursery.start_soon(self._tick)
-        async with trio.open_nursery() as nursery:
-            for number in range(1, size.roots + 1):
-                nursery.start_soon(self._launch, self._add(f"root-{number}", "root"))
-        async with trio.open_nursery() as nursery:
-            for number in range(1, size.routers + 1):
-                nursery.start_soon(self._launch, self._add(f"router-{number}", "router"))
-            for number in range(1, size.clients + 1):
-                client = self._add(f"client-{number}", "leaf", query=query_of_client(number))
-                nursery.start_soon(self._launch, client)
-
-    def _add(self, name: str, role: str, *, query: str | None = None, is_guest: bool = False) -> Member:
-        spec: dict[str, Any] = {
-            "name": name,
-            "role": role,
-            "identity": str(self._folder / f"{name}.key"),
-            "listen": ["127.0.0.1", 0],
-            "bootstrap": [list(m.address) for m in self.members.values() if m.role == "dht" and m.address],
-        }
-        if role != "dht":
-            capacity = 0 if role == "leaf" else self.settings.capacity
-            spec |= {
-                "parents": self.settings.parents,
-                "capacity": capacity,
-                "owner": str(self._owner),
-                "log_packets": self.settings.log_packets,
-            }
-        if role == "root":
-            spec["feed"] = self.plan.as_json()
-        if role == "leaf":
-            spec["query"] = query
-        member = Member(name, role, spec, is_guest=is_guest, wanted_query=query)
-        if role == "leaf":
-            assert query is not None
-            member.check = ClientCheck(name, self.truth, Query.parse(query))
-        self.members[name] = member
-        return member
-
-    async def _launch(self, member: Member) -> None:
-        """Start the process and wait until it listens."""
-        member.state = State.STARTING
-        member.status, member.rates, member.sound = {}, {}, 0
-        member.process = await PeerProcess.start(member.spec)
-        member.ended = trio.Event()
-        ready = trio.Event()
-        self._nursery.start_soon(self._serve, member, member.process, ready)
-        with trio.move_on_after(START_PATIENCE):
-            await ready.wait()
-            return
-        raise MeshError(f"{member.name} has not started within {START_PATIENCE:.0f} s")
-
-    async def _serve(self, member: Member, process: PeerProcess, ready: trio.Event) -> None:
-        """Listen to one life of a peer."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(process.channel.run_writer)
-            async for message in process.messages():
-                if member.process is process:
-                    self.heard(member, message)
-                    if message["k"] == "ready":
-                        self._tell_weather()
-                        self._post(member, {"do": "pace", "rate": member.pace})
-                        ready.set()
-            nursery.cancel_scope.cancel()
-        await process.wait_ended()
-        await process.channel.aclose()
-        if member.process is process and member.state is not State.DEAD:
-            self.note("fault", member.name, "has ended by itself")
-            self._died(member)
-        member.ended.set()
-        ready.set()
 
     # --- controls that hurt -------------------------------------------------------------------------------------------
 
@@ -143,12 +45,6 @@ class Mesh(Books):
                 member.process.signal(signal.SIGKILL)
                 self.note("fault", member.name, "killed (SIGKILL)")
                 self._died(member)
-
-    def _died(self, member: Member) -> None:
-        member.state = State.DEAD
-        self.bury(member)
-        member.excused_until = time.monotonic()
-        self.judge(member, time.monotonic())
 
     def freeze(self, *names: str) -> None:
         """SIGSTOP: it is still there, and says nothing."""
@@ -168,6 +64,7 @@ class Mesh(Books):
             if member.state is State.FROZEN and member.process is not None:
                 member.process.signal(signal.SIGCONT)
                 member.state = State.RUNNING
+                member.thawed_at = time.monotonic()
                 # What came while it was stopped is handed over now, and so a little after.
                 member.excused_until = time.monotonic() + 0.5
                 self.note("heal", member.name, "thawed (SIGCONT)")
@@ -181,24 +78,6 @@ class Mesh(Books):
                 member.state = State.STARTING
                 self.note("heal", member.name, "restarted")
                 self._nursery.start_soon(self._relaunch, member)
-
-    async def _relaunch(self, member: Member) -> None:
-        await member.ended.wait()  # what its last life said is read to the end: the next one goes on behind it
-        self._resume(member)
-        await self._launch(member)
-
-    def _resume(self, member: Member) -> None:
-        check = member.check
-        if check is None:
-            return
-        assert member.wanted_query is not None
-        query = Query.parse(member.wanted_query)
-        member.spec["query"] = member.wanted_query
-        if check.position is not None and self.truth[check.position + 1] is None:
-            check.position = None  # away for too long: it starts at the present
-        if query != check.query:
-            check.switched(check.position or 0, query)
-        member.spec["position"] = check.position
 
     def set_weather(self, weather: Weather, *, between: tuple[str, str] | None = None) -> None:
         """On the link between two peers, both ways; or on every path."""
@@ -221,6 +100,8 @@ class Mesh(Books):
     def partition(self, names: Iterable[str]) -> None:
         """These on one side, everybody else on the other: nothing passes."""
         side = frozenset(self.member(name).name for name in names)
+        if not side:
+            raise MeshError("nobody runs who could be cut off")
         self.heal_partition(quietly=True)
         self.ledger.fault(time.monotonic())
         # Only a side without a feed can't be timed: nobody can hand it anything.
@@ -335,10 +216,6 @@ class Mesh(Books):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _post(self, member: Member, order: dict[str, Any]) -> None:
-        if member.process is not None and member.state in (State.RUNNING, State.FROZEN):
-            member.process.channel.post(order)
-
     def _tell_weather(self) -> None:
         """Everybody, whenever anything about the network or its addresses has changed."""
         addresses = {name: list(m.address) for name, m in self.members.items() if m.address is not None}
@@ -355,11 +232,6 @@ class Mesh(Books):
             cut = [address for other, address in addresses.items() if (other in self.side) != (name in self.side)]
             order = {"do": "weather", "everywhere": self.everywhere.as_json(), "links": links, "cut": cut}
             self._post(member, order if self.side else order | {"cut": []})
-
-    async def _tick(self) -> None:
-        while True:
-            self.look(time.monotonic())
-            await trio.sleep(TICK)
 
 
 @asynccontextmanager

@@ -20,9 +20,14 @@ import trio
 from demo.channel import Channel
 from demo.child import main
 
+FORK_PATIENCE = 30.0
+
 
 def prepare() -> None:
-    """Start the process that forks. From the main thread: the kernel takes the end of a thread for that of a parent."""
+    """See that the process that forks runs; somebody may have killed it, and with it everybody that it had forked.
+
+    From the main thread: the kernel takes the end of a thread for that of a parent.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["demo.preload"])
     multiprocessing.forkserver.ensure_running()
@@ -39,13 +44,21 @@ class PeerProcess:
 
     @classmethod
     async def start(cls, spec: dict[str, Any]) -> PeerProcess:
+        """OSError when no process can be had."""
+        prepare()
         ours, theirs = socket.socketpair()
         context = multiprocessing.get_context("forkserver")
         process = context.Process(target=main, args=(theirs, spec), daemon=True, name=spec["name"])
         try:
-            # The first start waits for the imports: not on the event loop. Shielded, so that none is started unseen.
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(process.start)
+            # The first start waits for the imports: not on the event loop. Shielded, so that none is started unseen,
+            # but not for ever, should the process that forks stand still: what it forks later ends with us anyway.
+            with trio.move_on_after(FORK_PATIENCE, shield=True) as waited:
+                await trio.to_thread.run_sync(process.start, abandon_on_cancel=True)
+            if waited.cancelled_caught:
+                raise TimeoutError(f"the process that forks has not answered for {FORK_PATIENCE:.0f} s")
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         return cls(process, Channel(trio.SocketStream(trio.socket.from_stdlib_socket(ours))))
