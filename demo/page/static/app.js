@@ -74,7 +74,7 @@ const handlers = {
     state.peers = new Map(message.peers.map((peer) => [peer.name, peer]));
     state.links = message.links;
     state.side = new Set(message.side);
-    if (state.selected && !state.peers.has(state.selected)) state.selected = null;
+    if (state.selected && !state.peers.has(state.selected)) select(null);
     mesh.update(message.peers, state.side);
     totals.update(message.totals);
     controls.update(message);
@@ -126,6 +126,18 @@ function connect() {
 
 $("client").addEventListener("change", (event) => { watch(event.target.value); select(event.target.value); });
 $("search").addEventListener("input", (event) => air.search(event.target.value.trim().toUpperCase()));
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  $("toast").hidden = true;
+  if (event.target === $("search") && event.target.value) { // as browsers do by themselves, but not all of them
+    event.target.value = "";
+    air.search("");
+  } else if (state.selected) {
+    const chosen = document.querySelector(`[data-peer="${CSS.escape(state.selected)}"]`);
+    if ($("card").contains(document.activeElement)) chosen?.focus(); // back to where one came from
+    select(null);
+  }
+});
 const main = document.querySelector("main");
 main.dataset.view = "mesh";
 for (const tab of document.querySelectorAll(".tabs button")) {

@@ -4,6 +4,9 @@ const WEATHERS = [
   ["200 ms delay", { delay: 0.2 }], ["1 s delay", { delay: 1 }], ["10 kB/s", { rate: 10000 }],
 ];
 
+/** For so long after a choice it is shown, whatever the demo still says. */
+const EDITING = 1500;
+
 export class Card {
   constructor(box, title, badge, send, watch) {
     Object.assign(this, { box, title, badge, send, watch });
@@ -29,6 +32,7 @@ export class Card {
     this.grid.replaceChildren(...rows.map(([name, value]) => entry(name, value)));
     if (this.query) this.query.textContent = peer.query;
     const { kill, freeze, restart, slow } = this.buttons;
+    const held = Object.values(this.buttons).find((button) => button === document.activeElement);
     kill.disabled = !["running", "frozen"].includes(peer.state);
     freeze.disabled = !["running", "frozen"].includes(peer.state);
     freeze.textContent = peer.state === "frozen" ? "Thaw" : "Freeze";
@@ -37,6 +41,8 @@ export class Card {
       slow.textContent = peer.pace ? "Take as fast as you can" : "Take 3 packets/s";
       slow.dataset.slow = peer.pace ? "yes" : "";
     }
+    // Who works with the keyboard is not thrown back to the start of the page by a button that goes dead.
+    if (held?.disabled) Object.values(this.buttons).find((button) => !button.disabled)?.focus();
     this.links(peer, state);
   }
 
@@ -80,6 +86,7 @@ export class Card {
     }
     this.body = this.table.createTBody();
     this.rows = new Map();
+    this.chosen = new Map();
     this.box.replaceChildren(...parts, this.table);
   }
 
@@ -102,7 +109,7 @@ export class Card {
       trip.textContent = link.rtt === null ? "–" : `${link.rtt.toFixed(link.rtt < 10 ? 1 : 0)} ms`;
       const weather = state.links.find(([a, b]) => (a === peer.name && b === link.other) || (b === peer.name && a === link.other))?.[2];
       const box = select.firstChild;
-      if (document.activeElement !== box) box.value = String(indexOf(weather));
+      if (performance.now() - (this.chosen.get(link.other) ?? -Infinity) > EDITING) box.value = String(indexOf(weather));
     }
     this.table.hidden = links.length === 0;
   }
@@ -118,7 +125,10 @@ export class Card {
     const box = document.createElement("select");
     box.setAttribute("aria-label", `Make the link with ${other} worse`);
     WEATHERS.forEach(([words], index) => box.append(new Option(words, String(index))));
-    box.addEventListener("change", () => this.send({ do: "weather", weather: WEATHERS[Number(box.value)][1], between: [other, name] }));
+    box.addEventListener("change", () => {
+      this.chosen.set(other, performance.now());
+      this.send({ do: "weather", weather: WEATHERS[Number(box.value)][1], between: [other, name] });
+    });
     row.cells[6].append(box);
     this.rows.set(other, row);
     return row;

@@ -1,5 +1,7 @@
 // Controls that hurt everything at once, scenarios, and the button that puts everything back.
 const $ = (id) => document.getElementById(id);
+/** For so long after a slider was moved it shows what was asked for; then what is. Focus alone holds nothing. */
+const EDITING = 1500;
 const RATES = [null, 200000, 100000, 50000, 20000, 10000, 5000];
 
 export class Controls {
@@ -7,8 +9,10 @@ export class Controls {
     this.send = send;
     this.state = state;
     this.timer = 0;
+    this.moved = -Infinity;
     for (const id of ["all-loss", "all-delay", "all-rate"]) {
       $(id).addEventListener("input", () => {
+        this.moved = performance.now();
         this.words();
         clearTimeout(this.timer);
         this.timer = setTimeout(() => this.send({ do: "weather", weather: this.weather() }), 150);
@@ -26,7 +30,7 @@ export class Controls {
     $("kill-root").addEventListener("click", () => send({ do: "kill", names: some(this.running("root"), 1) }));
     $("partition").addEventListener("click", () => {
       if (this.state.side.size) send({ do: "heal" });
-      else send({ do: "partition", names: some(this.running("leaf"), 2) });
+      else send({ do: "partition", names: some(this.running("leaf"), 2) }); // the demo says so when there is none
     });
     $("storm").addEventListener("click", () => send({ do: "storm", routers: 2, clients: 6 }));
   }
@@ -52,14 +56,16 @@ export class Controls {
 
   update(message) {
     const busy = message.playing !== null;
+    // A button that goes dead under somebody's finger hands the focus on: to the way out.
+    if (busy && [$("story"), $("play")].includes(document.activeElement)) $("put-back").focus();
     $("story").disabled = $("play").disabled = busy;
     $("story").textContent = message.playing === "story" ? "The story runs…" : "Run the whole story";
     $("partition").textContent = message.side.length ? "Heal the cut" : "Cut two clients off";
+    if (performance.now() - this.moved < EDITING) return;
     const { loss, delay, rate } = message.everywhere;
-    const set = (id, value) => { if (document.activeElement !== $(id)) $(id).value = String(value); };
-    set("all-loss", Math.round(loss * 100));
-    set("all-delay", Math.round(delay * 1000));
-    set("all-rate", Math.max(0, RATES.indexOf(rate)));
+    $("all-loss").value = String(Math.round(loss * 100));
+    $("all-delay").value = String(Math.round(delay * 1000));
+    $("all-rate").value = String(Math.max(0, RATES.indexOf(rate)));
     this.words();
   }
 }
