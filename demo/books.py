@@ -88,6 +88,9 @@ class Books:
                 ]
                 member.rates = link_rates(member.status, message, now - member.status_at)
                 member.status, member.status_at = message, now
+                pause, began = message.get("pause", (0.0, 0.0))
+                if began > max(member.thawed_at, self.ledger.began):  # not what we did to it, and not before the run
+                    self.ledger.machine_pause = max(self.ledger.machine_pause, pause)
                 if member.role not in ("root", "dht"):
                     member.sound = message["sound"]
                     self.judge(member, message["at"])
@@ -246,6 +249,7 @@ class Books:
             **{name: count - base.get(name, 0) for name, count in counters.items()},
             "longest_stall_ms": round(self.ledger.longest_stall * 1e3, 1),
             "stalled": self.ledger.stalled,
+            "machine_pause_ms": round(self.ledger.machine_pause * 1e3, 1),
             "latency_ms": self.ledger.latencies_ms(),
             "is_whole": self.ledger.is_whole,
             "wounded_s": round(wounded, 2) if wounded is not None else None,

@@ -37,6 +37,7 @@ STREAM = "demo"
 REPORT_INTERVAL = 0.1
 """What came is told so often: the page has eyes, not ears."""
 STATUS_INTERVAL = 0.5
+TICK = 0.1
 CLIENT_QUEUE = 512
 """Packets that a client leaves untaken before its window closes: small, so that a slow client is seen in seconds."""
 READ_AHEAD = 64
@@ -106,6 +107,7 @@ async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
         channel.post({"k": "ready", "address": peer.address, "id": id_text(peer.identity.peer_id)})
         nursery.start_soon(child.report_events)
         nursery.start_soon(child.report_status)
+        nursery.start_soon(child.watch_machine)
         if role is Role.ROOT:
             nursery.start_soon(child.publish)
             nursery.start_soon(child.report_batches)
@@ -133,6 +135,7 @@ class _Child:
         self._pace_changed = trio.Event()
         self._by_link: dict[int, int] = {}
         self._retransmitted_before = 0
+        self._pause = (0.0, 0.0)
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
@@ -228,9 +231,21 @@ class _Child:
             self.flush()  # what was handed out before goes before
             self._channel.post({"k": "event", "name": type(event).__name__, "at": time.monotonic()} | told)
 
+    async def watch_machine(self) -> None:
+        """How long the machine let this process wait: what a timer was late, less what the process did meanwhile."""
+        while True:
+            began, used = time.monotonic(), time.process_time()
+            await trio.sleep(TICK)
+            now = time.monotonic()
+            pause = now - began - TICK - (time.process_time() - used)
+            if pause > self._pause[0]:
+                self._pause = (round(pause, 4), began)
+
     async def report_status(self) -> None:
         while True:
-            self._channel.post({"k": "stat", "cpu": _cpu(), "at": time.monotonic()} | self._status())
+            told = {"k": "stat", "cpu": _cpu(), "at": time.monotonic(), "pause": self._pause}
+            self._pause = (0.0, 0.0)
+            self._channel.post(told | self._status())
             await trio.sleep(STATUS_INTERVAL)
 
     def _status(self) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from demo.selectors import resolve
 
 START_PATIENCE = 120.0
 """A loaded machine may take its time; that the mesh comes up at all is promised, not how soon."""
+PAUSES = 2
+"""A packet can wait for the machine at both ends of its way."""
+WORTH_A_WORD = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,14 @@ class Verdict:
             "totals": self.totals,
             "complaints": list(self.complaints),
         }
+
+
+def _allow(promised: float, totals: dict[str, Any]) -> tuple[float, str]:
+    """A promise in seconds, and what the machine took from it: on a quiet one nothing worth a word."""
+    pause = totals["machine_pause_ms"] / 1e3
+    if pause < WORTH_A_WORD:
+        return promised + PAUSES * pause, f"{promised:g} s"
+    return promised + PAUSES * pause, f"{promised:g} s + {PAUSES} x {pause:.2f} s that the machine stood still"
 
 
 class Director:
@@ -146,13 +157,15 @@ class Director:
         ]
         if promise.stall_s is not None:
             stall = totals["longest_stall_ms"] / 1e3
-            rows.append(Kept("longest stall", f"{promise.stall_s:g} s", f"{stall:.2f} s", stall <= promise.stall_s))
+            limit, words = _allow(promise.stall_s, totals)
+            rows.append(Kept("longest stall", words, f"{stall:.2f} s", stall <= limit))
         if promise.repaired_within_s is not None:
             longest = max(totals["recoveries_s"], default=0.0)
             # A mesh that is not whole yet has not been repaired, however short the repairs before.
-            is_kept = totals["is_whole"] and longest <= promise.repaired_within_s
+            limit, words = _allow(promise.repaired_within_s, totals)
+            is_kept = totals["is_whole"] and longest <= limit
             got = f"{longest:.2f} s" if totals["is_whole"] else "not whole"
-            rows.append(Kept("full resilience", f"within {promise.repaired_within_s:g} s", got, is_kept))
+            rows.append(Kept("full resilience", f"within {words}", got, is_kept))
         complaints = [
             text for member in self.mesh.clients() if member.check is not None for text in member.check.complaints
         ]

@@ -42,6 +42,8 @@ class Ledger:
         self.longest_stall = 0.0
         """The longest that a packet took from its due time into the hands of a client that could take it."""
         self.stalled: str | None = None
+        self.machine_pause = 0.0
+        """The longest that the machine let any process wait that wanted to run: no mesh is faster than that."""
         self.repairs: list[float] = []
         """Seconds from a fault until every running peer had its n parents again."""
         self.recoveries: list[float] = []

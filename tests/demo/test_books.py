@@ -8,6 +8,7 @@ from demo.air import Air, degrees
 from demo.books import Books
 from demo.faults import Weather
 from demo.ledger import Ledger
+from demo.member import Member, State
 from demo.settings import DemoSettings
 from demo.status import link_rates
 from demo.truth import Fact
@@ -26,6 +27,32 @@ def test_a_repair_is_counted_from_the_fault():
     assert ledger.parents("client-1", is_short=False, now=12.0) == pytest.approx(2.0)
     assert ledger.is_settled(12.0)
     assert ledger.repairs == [pytest.approx(2.0)]
+
+
+def test_a_recovery_is_counted_from_the_last_thing_that_was_done():
+    """With one root of two dead nobody can have two parents: how long it stays dead is the scenario's doing."""
+    ledger = Ledger(0.0)
+    ledger.fault(10.0)
+    ledger.parents("router-1", is_short=True, now=10.9)
+    ledger.acted(14.0)  # the root comes back
+    ledger.parents("router-1", is_short=False, now=15.5)
+    assert (ledger.repairs, ledger.recoveries) == ([pytest.approx(5.5)], [pytest.approx(1.5)])
+    ledger.parents("router-1", is_short=True, now=40.0)  # nobody did anything: it counts from when it showed
+    ledger.parents("router-1", is_short=False, now=40.4)
+    assert ledger.recoveries[1] == pytest.approx(0.4)
+
+
+def test_a_pause_of_the_machine_is_told_but_not_one_that_we_made():
+    books = Books(DemoSettings(), 100.0)
+    books.truth = truth()
+    router = books.members["router-1"] = Member("router-1", "router", {"parents": 2}, state=State.RUNNING)
+    status = {"k": "stat", "at": 110.0, "up": [], "sound": 2, "cpu": 0.0}
+    for pause, began in ((0.9, 99.0), (0.2, 105.0)):  # the first was before the run
+        books.heard(router, status | {"pause": [pause, began]})
+    assert books.totals()["machine_pause_ms"] == 200.0
+    router.thawed_at = 120.0
+    books.heard(router, status | {"pause": [4.0, 116.0]})  # it was stopped
+    assert books.totals()["machine_pause_ms"] == 200.0
 
 
 def test_a_fault_that_hurts_nobody_is_forgotten_after_a_while():

@@ -21,6 +21,8 @@ who = "client-1"
 [[step]]
 at = 3.5
 do = "heal"
+[promise]
+repaired_within_s = 0.01
 """
 
 
@@ -58,6 +60,7 @@ def test_the_verdict_fails_when_a_promise_is_broken_on_purpose(tmp_path):
     assert not kept["lost"]
     assert not kept["gaps"]
     assert kept["repeated, altered, skipped"]  # every hole was explicit
+    assert not kept["full resilience"]  # a hundredth of a second is too little for anybody
     assert verdict["totals"]["lost"] > 10
 
 

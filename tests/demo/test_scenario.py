@@ -29,6 +29,8 @@ def test_every_built_in_scenario_loads_and_promises_no_loss():
     for name in built_in():
         scenario = load(name)
         assert scenario.promise.lost == 0
+        assert scenario.promise.stall_s is not None
+        assert scenario.promise.repaired_within_s is not None
         assert scenario.about
         assert scenario.steps
 
