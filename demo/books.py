@@ -26,6 +26,8 @@ LEAD = 1.0
 MAX_EVENTS = 400
 REMEMBER_DEAD = 60.0
 """A client that is dead for longer is not waited for by the truth: it starts anew at the present."""
+ON_THE_WAY = 1.0
+"""What was due so lately may still be under way, and be told late."""
 CPU_SECONDS = 5.0
 """CPU is told as the mean over so long: processes report twice a second, and late on a busy machine."""
 COUNTERS = ("duplicates", "nacks", "recovered", "retransmitted")
@@ -263,7 +265,7 @@ class Books:
 
     def is_caught_up(self) -> bool:
         """Every running client has been handed everything that was due a moment ago."""
-        moment = time.monotonic() - 1.0
+        moment = time.monotonic() - ON_THE_WAY
         for member in self.clients():
             if not member.runs or member.check is None:
                 continue

@@ -112,9 +112,12 @@ class ClientCheck:
     def oldest_missing(self) -> int | None:
         return self._expected[0] if self._expected else None
 
-    def give_up(self) -> None:
-        """At the end of a run: what is not here by now is lost."""
+    def give_up(self, due_before: float) -> None:
+        """At the end of a run: what was due before a moment and is not here by now is lost."""
         while self._expected:
+            fact = self._truth[self._expected[0]]
+            if fact is not None and fact.due_at > due_before:
+                return  # still on its way, and nobody's fault
             self._lose(heappop(self._expected), "never came")
 
     def _begin(self, position: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from demo.books import MeshError
+from demo.books import ON_THE_WAY, MeshError
 from demo.faults import FAIR
 from demo.mesh import Mesh
 from demo.scenario import Scenario, ScenarioError, Step
@@ -136,7 +136,7 @@ class Director:
         settled = time.monotonic() - ended
         for member in mesh.clients():
             if member.runs and member.check is not None and not is_settled:
-                member.check.give_up()
+                member.check.give_up(time.monotonic() - ON_THE_WAY)
         return self._verdict(scenario, is_settled, settled)
 
     def _verdict(self, scenario: Scenario, is_settled: bool, settled: float) -> Verdict:
