@@ -138,7 +138,8 @@ class Ledger:
             return None
         # What nobody did for long before it is the mesh's own doing, and counts from when it showed.
         is_done = self._acted is not None and self._wound - self._acted < WOUND_PATIENCE
-        self.recoveries.append(now - self._acted if self._acted is not None and is_done else now - self._wound)
+        since = self._acted if self._acted is not None and is_done else self._wound
+        self.recoveries.append(max(0.0, now - since))  # a peer can say that it was whole just before we acted
         took, self._wound = now - self._wound, None
         self.repairs.append(took)
         return took

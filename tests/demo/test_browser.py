@@ -4,64 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bench._browser import browser, reason_for_none
-from tests.demo.command import RunningDemo, wait_for
+from tests.demo.command import wait_for
+from tests.demo.pages import IN_A_BROWSER, click, events, number, peers, text, wait_whole
 
-REASON = reason_for_none()
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.net,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.xdist_group("demo-browser"),
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
-SIZE = ["--roots", "2", "--routers", "3", "--clients", "2", "--dht-nodes", "1", "--copies", "5"]
+pytestmark = IN_A_BROWSER
 PEERS = {"root-1", "root-2", "router-1", "router-2", "router-3", "client-1", "client-2", "dht-1"}
-
-
-@pytest.fixture(scope="module")
-def demo():
-    running = RunningDemo(*SIZE)
-    try:
-        running.wait_page()
-        yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def window(demo):
-    with browser() as driver:
-        driver.get(demo.url)
-        yield driver
-
-
-def text(window, identity):
-    return window.execute_script("return document.getElementById(arguments[0]).textContent", identity)
-
-
-def number(window, identity):
-    return int(text(window, identity).replace(",", ""))
-
-
-def click(window, selector):
-    window.execute_script("document.querySelector(arguments[0]).click()", selector)
-
-
-def peers(window, classes=""):
-    script = f"return [...document.querySelectorAll('.peer{classes}')].map(peer => peer.dataset.peer)"
-    return set(window.execute_script(script))
-
-
-def events(window, kind):
-    script = "return [...document.querySelectorAll('#events .' + arguments[0])].map(event => event.textContent)"
-    return window.execute_script(script, kind)
 
 
 def test_the_mesh_appears_and_becomes_whole(window):
     wait_for(lambda: peers(window) == PEERS, "that all peers are drawn")
-    wait_for(lambda: not peers(window, ".short, .peer.none, .peer.starting"), "that everybody has its parents")
+    wait_whole(window)
     wait_for(lambda: number(window, "t-delivered") > 100, "that packets are delivered")
     assert number(window, "t-lost") == 0
 
@@ -155,15 +107,10 @@ def test_nothing_is_wider_than_the_screen(window, width, view):
     window.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_everything_is_put_back_and_the_console_is_clean(window):
-    click(window, "#put-back")
-    wait_for(lambda: not peers(window, ".dead"), "that nobody is dead")
-    wait_for(lambda: not peers(window, ".short, .peer.none, .peer.starting"), "that everybody has its parents")
-    assert number(window, "t-lost") == 0
-    assert [entry for entry in window.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-
-
-def test_without_the_key_the_page_says_what_to_do(demo, window):
-    window.get("about:blank")
-    window.get(demo.url.split("#")[0])
+def test_without_the_key_the_page_says_what_to_do(page_demo, window):
+    page = window.current_window_handle
+    window.switch_to.new_window("tab")
+    window.get(page_demo.url.split("#")[0])
     assert "Open the whole address" in text(window, "caption")
+    window.close()
+    window.switch_to.window(page)

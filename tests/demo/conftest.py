@@ -1,0 +1,35 @@
+"""One demo and one browser for all tests of the page: both take seconds to start."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench._browser import browser
+from tests.demo.command import RunningDemo
+
+SIZE = ["--roots", "2", "--routers", "3", "--clients", "2", "--dht-nodes", "1", "--copies", "5"]
+
+
+@pytest.fixture(scope="session")
+def page_demo():
+    running = RunningDemo(*SIZE)
+    try:
+        running.wait_page()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def browser_window(page_demo):
+    with browser() as driver:
+        driver.get(page_demo.url)
+        yield driver
+
+
+@pytest.fixture
+def window(browser_window):
+    """The page. Whatever a test does with it, it writes nothing to the console."""
+    yield browser_window
+    bad = [entry for entry in browser_window.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    assert bad == []
