@@ -118,7 +118,7 @@ class Director:
                 for name in names:
                     mesh.change_query(name, step.text)
             case "put back":
-                await mesh.put_back()
+                mesh.put_back()
 
     async def judge(self, scenario: Scenario) -> Verdict:
         """Start from a mesh that is whole, play, wait for it to settle, and compare with what was promised."""

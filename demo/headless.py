@@ -66,7 +66,7 @@ async def _play(
         director = Director(mesh, seed)
         for number, scenario in enumerate(scenarios):
             if number:
-                await mesh.put_back()
+                mesh.put_back()
             _progress(f"{scenario.name}: {scenario.title}")
             verdict = await director.judge(scenario)
             verdicts.append(verdict)

@@ -174,7 +174,7 @@ class Mesh(Lives):
         self.everywhere, self.links = FAIR, {}
         self._tell_weather()
 
-    async def put_back(self) -> None:
+    def put_back(self) -> None:
         """As it was at the start: fair weather, everybody there, guests gone, first queries; totals from zero."""
         self.heal_partition(quietly=True)
         self.clear_weather()

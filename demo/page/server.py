@@ -25,6 +25,7 @@ MAX_MESSAGE_BYTES: Final = 16 << 10
 MAX_CONNECTIONS: Final = 64
 MAX_QUEUE: Final = 256
 """Messages that a page has not taken; one that falls further behind is let go, and connects anew."""
+BEHIND: Final = 16
 REQUEST_PATIENCE: Final = 15.0
 SEND_PATIENCE: Final = 20.0
 HEADERS: Final = (
@@ -62,6 +63,11 @@ class Socket:
             self._send.close()  # it does not keep up: it is told so, and connects anew
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             return
+
+    @property
+    def is_behind(self) -> bool:
+        """What it was told is not taken yet: not the time to tell it the same again, only newer."""
+        return self._send.statistics().current_buffer_used > BEHIND
 
     @property
     def outgoing(self) -> trio.MemoryReceiveChannel[str]:

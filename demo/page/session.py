@@ -60,7 +60,7 @@ class Stage:
     def put_back(self) -> None:
         self._scope.cancel()
         self.verdict = None
-        self._nursery.start_soon(self.mesh.put_back)
+        self.mesh.put_back()  # at once: a task of its own could come after orders that were given later
 
     def storm(self, routers: int, clients: int) -> None:
         self.mesh.check_storm(routers=routers, clients=clients)
@@ -103,13 +103,16 @@ class Session:
 
     async def _tell_state(self) -> None:
         while True:
-            message, self._since = state(self.mesh, self._since)
-            self.socket.post(message | {"playing": self.stage.playing, "verdict": self.stage.verdict})
+            # A page on a busy machine is shown less, and the newest: a queue of old pictures would only grow.
+            if not self.socket.is_behind:
+                message, self._since = state(self.mesh, self._since)
+                self.socket.post(message | {"playing": self.stage.playing, "verdict": self.stage.verdict})
             await trio.sleep(STATE_INTERVAL)
 
     async def _tell_air(self) -> None:
         while True:
-            self._send_air()
+            if not self.socket.is_behind:
+                self._send_air()
             await trio.sleep(AIR_INTERVAL)
 
     def _send_air(self, *, full: bool = False) -> None:

@@ -27,6 +27,16 @@ def browser_window(page_demo):
         yield driver
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    window = getattr(item, "funcargs", {}).get("browser_window")
+    if report.failed and report.when == "call" and window is not None:
+        told = window.execute_script("return document.getElementById('events').innerText")
+        report.sections.append(("what the page told, the newest first", told[:8000]))
+    return report
+
+
 @pytest.fixture
 def window(browser_window):
     """The page. Whatever a test does with it, it writes nothing to the console."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from bench._browser import reason_for_none
@@ -43,6 +45,19 @@ def events(window, kind):
 def open_card(window, name):
     click(window, f"[data-peer='{name}']")
     wait_for(lambda: text(window, "card-title") == name, f"that the card of {name} is open")
+
+
+@contextmanager
+def other_tab(window):
+    """Another page, in front; then the first one is in front again: what is behind is drawn and run seldom."""
+    page = window.current_window_handle
+    window.switch_to.new_window("tab")
+    try:
+        yield
+    finally:
+        window.close()
+        window.switch_to.window(page)
+        window.execute_cdp_cmd("Page.bringToFront", {})
 
 
 def put_back(window):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.demo.command import wait_for
-from tests.demo.pages import IN_A_BROWSER, click, events, number, peers, text, wait_whole
+from tests.demo.pages import IN_A_BROWSER, click, events, number, other_tab, peers, text, wait_whole
 
 pytestmark = IN_A_BROWSER
 PEERS = {"root-1", "root-2", "router-1", "router-2", "router-3", "client-1", "client-2", "dht-1"}
@@ -108,9 +108,6 @@ def test_nothing_is_wider_than_the_screen(window, width, view):
 
 
 def test_without_the_key_the_page_says_what_to_do(page_demo, window):
-    page = window.current_window_handle
-    window.switch_to.new_window("tab")
-    window.get(page_demo.url.split("#")[0])
-    assert "Open the whole address" in text(window, "caption")
-    window.close()
-    window.switch_to.window(page)
+    with other_tab(window):
+        window.get(page_demo.url.split("#")[0])
+        assert "Open the whole address" in text(window, "caption")

@@ -14,6 +14,7 @@ from tests.demo.pages import (
     guests,
     number,
     open_card,
+    other_tab,
     peers,
     put_back,
     text,
@@ -259,3 +260,18 @@ def test_a_phone_shows_every_view_with_nothing_wider_than_its_screen(window, vie
     finally:
         click(window, "[data-view='mesh']")
         window.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_an_order_that_is_given_while_the_connection_is_lost_waits_for_it(page_demo, window):
+    """Found by a storm on a busy machine: the page was let go, and what was pressed before it came back was lost."""
+    keep = "window.WebSocket = class extends WebSocket { constructor(url) { super(url); window.connection = this; } }"
+    with other_tab(window):
+        window.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": keep})  # for this tab alone
+        window.get(page_demo.url)
+        wait_for(lambda: len(peers(window)) >= 8, "that the page is live")
+        window.execute_script("connection.close()")
+        wait_for(lambda: "tries again" in text(window, "caption"), "that the connection is lost")
+        count = len(events(window, "heal"))
+        click(window, "#put-back")
+        assert "waits for it" in text(window, "toast")
+        wait_for(lambda: len(events(window, "heal")) > count, "that it is obeyed")

@@ -13,8 +13,25 @@ const state = { hello: null, peers: new Map(), now: 0, offset: null, selected: n
 let socket = null;
 let toastTimer = 0;
 
+/** Orders that were given while there was no connection wait for it, a few and not for long. */
+const MOST_WAITING = 16;
+const LONGEST_WAIT = 10000;
+let waiting = [];
+
 export function send(order) {
-  if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(order));
+  if (socket && socket.readyState === WebSocket.OPEN) {
+    socket.send(JSON.stringify(order));
+    return;
+  }
+  waiting.push([performance.now(), order]);
+  if (waiting.length > MOST_WAITING) waiting.shift();
+  if (state.hello) toast("The demo does not answer at this moment. What you asked for waits for it.");
+}
+
+function sendWaiting() {
+  const young = waiting.filter(([at]) => performance.now() - at < LONGEST_WAIT);
+  waiting = [];
+  for (const [, order] of young) send(order);
 }
 
 function toast(text) {
@@ -65,6 +82,7 @@ const handlers = {
     controls.hello(message);
     log.hello(message);
     send({ do: "watch", name: state.client });
+    sendWaiting();
   },
   state(message) {
     const offset = message.now - performance.now() / 1000;
