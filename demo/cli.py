@@ -114,8 +114,13 @@ def _run(argv: Sequence[str]) -> int:
     except ValueError as error:
         raise DemoError(str(error)) from None
     if not args.headless:
-        for flag, is_given in (("--script", args.script), ("--seconds", args.seconds), ("--json", args.json)):
-            if is_given:
+        for flag, value in (
+            ("--script", args.script or None),
+            ("--seconds", args.seconds),
+            ("--json", args.json or None),
+            ("--seed", args.seed),
+        ):
+            if value is not None:
                 raise DemoError(f"{flag} is for --headless; on the page there are buttons for it")
         if not 0 <= args.port <= 65_535:
             raise DemoError(f"--port is 0 to 65,535, not {args.port}")

@@ -94,6 +94,8 @@ def main(argv: Sequence[str]) -> int:
     _check(args)
     if args.picture is not None:
         _import_matplotlib()
+        if not args.picture.absolute().parent.is_dir():  # known before a run of minutes, not after it
+            raise DemoError(f"the picture can't be written to {args.picture}: there is no such folder")
     run = simulate(args)
     summary = summarise(run, args)
     if args.json:

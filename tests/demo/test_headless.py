@@ -72,6 +72,8 @@ def test_the_verdict_fails_when_a_promise_is_broken_on_purpose(tmp_path):
         (["--headless", "--script", "nowhere"], "neither a file"),
         (["--headless", "--seconds", "-1"], "--seconds is above 0"),
         (["--script", "freeze"], "--script is for --headless"),
+        (["--seed", "1"], "--seed is for --headless"),
+        (["--seconds", "0"], "--seconds is for --headless"),
         (["--speed", "nan", "--headless"], "speed is above 0"),
         (["--port", "99999"], "--port is 0 to 65,535"),
     ],

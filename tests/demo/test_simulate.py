@@ -43,6 +43,7 @@ def test_a_picture_is_drawn(capsys, tmp_path):
         (["--parents", "4"], "4 parents need 4 roots"),
         (["--loss", "nan"], "--loss is 0 to 0.9"),
         (["--capacity", "2"], "more children than it wants parents"),
+        (["--picture", "/nowhere/at/all.png"], "there is no such folder"),
     ],
 )
 def test_wrong_calls_get_one_sentence(arguments, sentence, capsys):

@@ -141,13 +141,13 @@ export class MeshView {
       if (place !== node.shown) { node.button.style.transform = place; node.shown = place; }
     }
     for (const node of this.nodes.values()) {
-      for (const link of node.peer.up) this.link(pen, c, this.nodes.get(link.name), node, link, now);
+      node.peer.up.forEach((link, index) => this.link(pen, c, this.nodes.get(link.name), node, link, now, index));
     }
     this.moments = this.moments.filter((moment) => now - moment.at < REPAIR_SECONDS);
     for (const moment of this.moments) this.moment(pen, c, moment, (now - moment.at) / REPAIR_SECONDS);
   }
 
-  link(pen, c, from, to, link, now) {
+  link(pen, c, from, to, link, now, index) {
     if (!from || to.peer.state === "dead") return;
     const path = curve(from, to);
     const isChosen = this.selected === to.peer.name || this.selected === from.peer.name;
@@ -177,11 +177,11 @@ export class MeshView {
       }
     }
     pen.globalAlpha = 1;
-    if (!isCold && (isChosen || link.loss > 0.005)) this.label(pen, c, path, link, isChosen);
+    if (!isCold && (isChosen || link.loss > 0.005)) this.label(pen, c, path, link, isChosen, index);
   }
 
-  label(pen, c, path, link, isChosen) {
-    const [x, y] = at(path, 0.74 + (path.shift % 0.12));
+  label(pen, c, path, link, isChosen, index) {
+    const [x, y] = at(path, 0.5 + (index % 3) * 0.16); // links of one peer meet at it: their labels must not
     const words = isChosen ? `${Math.round(link.rate)}/s, first ${Math.round(link.won * 100)} %` : "";
     const loss = link.loss > 0.005 ? `−${Math.round(link.loss * 100)} %` : "";
     const text = [words, loss].filter(Boolean).join("  ");

@@ -13,7 +13,7 @@ export class Totals {
     $("whole-box").classList.toggle("wounded", t.wounded_s !== null);
     const last = t.repairs_s.at(-1);
     put("t-whole", t.wounded_s !== null ? `${t.wounded_s.toFixed(1)} s` : last === undefined ? "whole" : `${last.toFixed(2)} s`);
-    put("t-whole-label", t.wounded_s !== null ? "not whole, since" : last === undefined ? "full resilience" : "to full resilience");
+    put("t-whole-label", t.wounded_s !== null ? "not whole for" : last === undefined ? "full resilience" : "to full resilience");
     put("t-cpu", `${t.cpu_cores.toFixed(2)} core`);
   }
 }
