@@ -11,6 +11,7 @@ export class Card {
   constructor(box, title, badge, send, watch) {
     Object.assign(this, { box, title, badge, send, watch });
     this.shown = null;
+    box.tabIndex = -1;
   }
 
   show(peer, state) {
@@ -42,7 +43,10 @@ export class Card {
       slow.dataset.slow = peer.pace ? "yes" : "";
     }
     // Who works with the keyboard is not thrown back to the start of the page by a button that goes dead.
-    if (held?.disabled) Object.values(this.buttons).find((button) => !button.disabled)?.focus();
+    // While a peer starts all of them are dead: then the card itself holds the focus, until one is alive.
+    if (held?.disabled || document.activeElement === this.box) {
+      (Object.values(this.buttons).find((button) => !button.disabled) ?? this.box).focus({ preventScroll: true });
+    }
     this.links(peer, state);
   }
 
