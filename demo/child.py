@@ -39,8 +39,8 @@ REPORT_INTERVAL = 0.1
 STATUS_INTERVAL = 0.5
 TICK = 0.1
 BEHIND_THE_DEMO = 5
-"""Who measures goes before who is measured: on a busy machine the demo had a twentieth of what its peers had together,
-and its page stood still for a minute after a storm of joins."""
+"""Who measures goes before who is measured: on a busy machine the demo, which has the most to do, got no more than each
+of its peers, and its page stood still for a minute after a storm of joins."""
 CLIENT_QUEUE = 512
 """Packets that a client leaves untaken before its window closes: small, so that a slow client is seen in seconds."""
 READ_AHEAD = 64
