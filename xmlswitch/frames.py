@@ -194,6 +194,7 @@ class Frames:
             if not held or held[-1].is_full:
                 held.append(Block())
             held[-1].add(term, needs, tests)
+            self._changed(term)  # a fact's scope, too, must decide anew what its frames say
         return term
 
     def _release(self, term: Term, fact: bool) -> None:

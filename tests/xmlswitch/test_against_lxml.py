@@ -112,6 +112,18 @@ def test_crowds_under_one_path(seed):
             switch.subscribe(number, Query.parse(held[number]))
 
 
+def test_a_condition_that_comes_later_is_decided_in_frames_known_before():
+    packet = b"<r><x><y k='1'><z/></y><y k='2'/></x><x><y k='2'><z/></y></x></r>"
+    switch: Switch[Query] = Switch()
+    for link, text in enumerate(["//x[w][y[@k='1']/z]", "//x[not(w)][y[@k='1']/z]"]):
+        switch.add_link(link)
+        switch.subscribe(link, Query.parse(text))
+    assert switch.match(packet) == {1}
+    switch.add_link(2)
+    switch.subscribe(2, Query.parse("//x[not(w)][y[@k='2']/z]"))
+    assert switch.match(packet) == {1, 2}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10_000, 12_000))
 def test_long_campaign(seed):
