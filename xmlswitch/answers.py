@@ -44,6 +44,13 @@ class Answer:
         else:
             self._mask |= links
 
+    def take(self, links: int | list[int]) -> None:
+        """Links in the form that is best for this answer: a mask for few, else a list."""
+        if isinstance(links, int):
+            self.mask(links)
+        else:
+            self._found += links
+
     def misses(self, links: Iterable[int]) -> bool:
         """Whether one of the links is not known to match yet."""
         return not self.is_short or any(self.left >> link & 1 for link in links)

@@ -9,109 +9,69 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable
-from math import isfinite
 from typing import TYPE_CHECKING
 
-from xmlswitch.atoms import Test
+from xmlswitch.answers import mask_of
 from xmlswitch.entries import Bound, Entry, Needs
-from xmlswitch.hits import Hits
-from xmlswitch.ladders import Ladder
+from xmlswitch.tables import Table
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
     from xmlswitch.columns import ColumnEntry, Look
     from xmlswitch.paths import PathEntry
 
-# What was read of a document so far, and how to read more: one node's look, or several's.
-Looks = dict["ColumnEntry", "Look | list[Look]"]
-Read = Callable[["ColumnEntry"], "Look | list[Look]"]
-_Op = tuple["ColumnEntry", "list[float] | None", list[int], tuple[Hits, ...], "Table"]
+# What was read of a document so far, one node's look or several's; a column that is missing is read when asked for.
+Values = dict["ColumnEntry", "Look | list[Look]"]
+# Slots that the structure allows, and what may rule some of them out: columns of one value with thresholds alone,
+# columns of one value with other tests (beside them what they remember), and columns of several nodes.
+Job = tuple[
+    "Block",
+    int,
+    list[tuple["ColumnEntry", list[float], list[int]]],
+    list[tuple["ColumnEntry", dict[str, int], Table]],
+    list[tuple["ColumnEntry", Table]],
+]
 MAX_SLOTS = 2048
+_MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
 _FEW = 16  # set bits that are found by taking one after the other
-_NO_ROWS: list[int] = []
-_RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
-
-
-class Table:
-    """Tests of a block's slots on one column."""
-
-    __slots__ = ("hits", "ladder", "positive", "slots")
-
-    def __init__(self) -> None:
-        self.slots = 0  # with a test
-        self.positive = 0  # with a test that some node must pass
-        self.ladder: Ladder | None = None
-        self.hits: tuple[Hits, ...] = ()
-
-    def add(self, slot: int, test: Test, positive: bool) -> None:
-        self.slots |= 1 << slot
-        if positive:
-            self.positive |= 1 << slot
-        if test.op in _RELATIONAL and isfinite(float(test.operand)):
-            self.ladder = self.ladder or Ladder()
-            self.ladder.add(slot, test.op, float(test.operand), positive)
-            return
-        negation = test.op in ("!=", "n!=")
-        unless = positive != negation
-        for hits in self.hits:
-            if hits.unless == unless and hits.every == negation and not hits.all >> slot & 1:
-                break
-        else:
-            hits = Hits(unless, negation)
-            self.hits += (hits,)
-        hits.add(slot, test)
-
-    def settle(self) -> None:
-        if self.ladder is not None:
-            self.ladder.settle()
-
-    def many(self, looks: list[Look], negative: bool = True) -> int:
-        """The slots that several nodes rule out, or none; by negative tests too, or only by positive ones."""
-        if not looks:
-            return self.positive
-        violated = 0
-        if self.ladder is not None:
-            violated |= self.ladder.many([number for _, number, _ in looks], negative)
-        for hits in self.hits:
-            if negative or hits.unless != hits.every:  # `=` and the like, and `!=`, each by its own sign
-                violated |= hits.many(looks)
-        return violated
 
 
 class Block:
-    """`version` changes with what is in it. Masks may name slots that were given up; `bits` does not."""
+    """Masks may name slots that were given up; `bits` does not."""
 
     __slots__ = (
         "_absent",
-        "_by_link",
+        "_columns",
+        "_full",
         "_owners",
         "_required",
+        "_settled",
         "_unique",
+        "_valued",
         "_verify",
-        "_whole",
         "bits",
         "dead",
         "entries",
-        "ops",
+        "groups",
         "tables",
-        "version",
     )
 
     def __init__(self) -> None:
         self.entries: list[Entry | None] = []
         self.bits = 0
         self.dead = 0
-        self.version = 0
+        self._full = (1 << _MIN_ROOM) - 1
         self._required: dict[PathEntry, int] = {}
         self._absent: dict[PathEntry, int] = {}
         self._unique: dict[PathEntry, int] = {}
         self._verify = 0
         self.tables: dict[ColumnEntry, Table] = {}
-        self.ops: tuple[_Op, ...] | None = None  # what `tables` come to, worked out after a change
-        self._whole: tuple[int, ...] | None = None
-        self._by_link: dict[int, int] | None = None
+        self._settled = True
+        self._columns: list[tuple[ColumnEntry, Table]] = []
+        self._valued = 0  # slots with a test on a value
         self._owners: list[int | dict[int, int] | None] | None = None
+        self.groups: list[tuple[int, int]] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -129,6 +89,8 @@ class Block:
         entry.slot = slot
         entry.place = self
         self.bits |= bit
+        if bit > self._full:
+            self._full |= self._full << slot
         for path in needs.required:
             self._required[path] = self._required.get(path, 0) | bit
         for path in needs.absent:
@@ -142,15 +104,13 @@ class Block:
             if table is None:
                 table = self.tables[column] = Table()
             table.add(slot, test, positive)
-        self.ops = None
-        self.version += 1
+        self._settled = False
         self.links_changed()
 
     def remove(self, entry: Entry) -> None:
         self.entries[entry.slot] = None
         self.bits &= ~(1 << entry.slot)
         self.dead += 1
-        self.version += 1
         self.links_changed()
 
     def take_all(self) -> list[Entry]:
@@ -159,14 +119,14 @@ class Block:
         self.entries.clear()
         for held in (self.tables, self._required, self._absent, self._unique):
             held.clear()
-        self.ops = None
+        self._settled = False
+        self._full = (1 << _MIN_ROOM) - 1
         self.bits = self.dead = self._verify = 0
-        self.version += 1
         self.links_changed()
         return left
 
     def links_changed(self) -> None:
-        self._whole = self._owners = self._by_link = None
+        self._owners = self.groups = None
 
     # --- documents ---
 
@@ -189,51 +149,49 @@ class Block:
                 sure &= ~bits
         return sure, left & unsure
 
-    def compiled(self) -> tuple[_Op, ...]:
-        for table in self.tables.values():
-            table.settle()
-        self.ops = tuple(
-            (
-                column,
-                table.ladder.keys if table.ladder else None,
-                table.ladder.rows if table.ladder else _NO_ROWS,
-                table.hits,
-                table,
-            )
-            for column, table in self.tables.items()
-        )
-        return self.ops
+    def job(self, slots: int, has_one_value: Callable[[ColumnEntry], bool] | None = None) -> tuple[Job | None, int]:
+        """What values must decide of these slots, and the slots of which they have nothing to say.
 
-    def possible(self, slots: int, looks: Looks, read: Read) -> int:
+        A job that will be run many times is made for columns of which it is known whether they have one value.
+        """
+        self._settle()
+        valued = slots & self._valued
+        if not valued:
+            return None, slots
+        if has_one_value is None:
+            return (self, valued, [], [], self._columns), slots ^ valued
+        job: Job = self, valued, [], [], []
+        for column, table in self._columns:
+            if not table.slots & valued:
+                continue
+            if not has_one_value(column):
+                job[4].append((column, table))
+            elif (flat := table.flat) is not None:
+                job[2].append((column, *flat))
+            else:
+                job[3].append((column, table.kept, table))
+        return job, slots ^ valued
+
+    def _settle(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._columns = [*self.tables.items()]
+            self._valued = 0
+            for table in self.tables.values():
+                table.settle(self._full)
+                self._valued |= table.slots
+
+    def possible(self, slots: int, values: Values) -> int:
         """Of these slots, those no positive test rules out: negative ones prove nothing where paths branch."""
-        if self.ops is None:
-            self.compiled()
+        self._settle()
         for column, table in self.tables.items():
             if table.slots & slots:
-                look = looks.get(column)
-                if look is None:
-                    look = read(column)
+                look = values[column]
                 slots &= ~table.many([look] if isinstance(look, tuple) else look, negative=False)
         return slots
 
-    def settle(self, slots: int, answer: Answer) -> None:
-        """Tell the answer the links of these slots."""
-        if slots == self.bits:
-            if self._whole is None:
-                found = {link for entry in self.entries if entry is not None for link in entry.links}
-                self._whole = tuple(found)
-            answer.all_of(self._whole)
-            return
-        if answer.is_short and slots.bit_count() > _FEW:
-            if self._by_link is None:
-                self._by_link = {}
-                for entry in self.entries:
-                    if entry is not None:
-                        for link in entry.links:
-                            self._by_link[link] = self._by_link.get(link, 0) | 1 << entry.slot
-            left = answer.left
-            answer.all_of([link for link, bits in self._by_link.items() if left >> link & 1 and slots & bits])
-            return
+    def links(self, slots: int) -> list[int]:
+        """The links of these slots, some perhaps more than once."""
         owners = self._owners
         if owners is None:
             owners = self._owners = [None if entry is None else entry.owners for entry in self.entries]
@@ -244,40 +202,68 @@ class Block:
                 links.append(owner)
             elif owner:
                 links += owner  # type: ignore[arg-type]
-        answer.all_of(links)
+        return links
+
+    def group(self) -> list[tuple[int, int]]:
+        """For each slot the mask of its links, and the slots that have another mask."""
+        slots: dict[int, int] = {}
+        masks = [0 if entry is None else mask_of(entry.links) for entry in self.entries]
+        for slot, mask in enumerate(masks):
+            slots[mask] = slots.get(mask, 0) | 1 << slot
+        shared = {mask: (mask, self._full & ~same) for mask, same in slots.items()}
+        self.groups = [shared[mask] for mask in masks]
+        return self.groups
+
+    @property
+    def reach(self) -> int:
+        """A mask of all links."""
+        groups = self.groups if self.groups is not None else self.group()
+        mask = 0
+        for links in {links for links, _ in groups}:
+            mask |= links
+        return mask
 
 
-def run(blocks: Iterable[tuple[Block, int]], looks: Looks, read: Read, answer: Answer) -> None:
-    """Decide slots that the structure allows."""
-    for block, slots in blocks:
-        if block.tables:
-            slots = left(block, slots, looks, read)
-        if slots:
-            block.settle(slots, answer)
-            if answer.done:
-                return
-
-
-def left(block: Block, slots: int, looks: Looks, read: Read) -> int:
-    """Of these slots, those that no value rules out. Written flat: this is where a packet's time goes."""
-    for column, keys, rows, hits, table in block.ops if block.ops is not None else block.compiled():
-        if not table.slots & slots:
+def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
+    """Decide slots that the structure allows. Written flat: this is where a packet's time goes."""
+    for block, slots, ladders, remembered, others in jobs:
+        for column, keys, rows in ladders:  # as in `left`
+            slots &= rows[bisect_right(keys, values[column][3])]
+        for column, kept, table in remembered:
+            look = values[column]
+            mask = kept.get(look[0])  # type: ignore[arg-type]
+            slots &= table.keep(look) if mask is None else mask
+        if not slots:
             continue
-        look = looks.get(column)
-        if look is None:
-            look = read(column)
-        if type(look) is not tuple:
-            slots &= ~table.many(look)  # type: ignore[arg-type]
+        for column, table in others:
+            if table.slots & slots:
+                slots &= table.keep(values[column])
+        if not slots:
             continue
-        if keys is not None:
-            number = look[1]
-            if number == number:
-                slots &= ~rows[bisect_right(keys, number)]
-            elif table.ladder is not None:
-                slots &= ~table.ladder.on_nan
-        for hit in hits:
-            known = hit.known.get(look[0])
-            slots &= ~(hit.one(look) if known is None else known)
+        if not answer.is_short:
+            answer.all_of(block.links(slots))
+            continue
+        groups = block.groups or block.group()
+        found = 0
+        while slots:  # one slot of a link is enough: all others that it has go with it
+            links, rest = groups[slots.bit_length() - 1]
+            found |= links
+            slots &= rest
+        answer.mask(found)
+        if answer.done:
+            return
+
+
+def left(job: Job, values: Values) -> int:
+    """The slots of a job that no value rules out."""
+    _, slots, ladders, remembered, others = job
+    for column, keys, rows in ladders:
+        slots &= rows[bisect_right(keys, values[column][3])]
+    for column, _, table in remembered:
+        slots &= table.keep(values[column])
+    for column, table in others:
+        if table.slots & slots:
+            slots &= table.keep(values[column])
     return slots
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xmlswitch.blocks import Block, Looks, Read
+from xmlswitch.blocks import Block, Values
 from xmlswitch.entries import Bound, Entry, Needs
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Single:
         self._tests = tests
         self._checks: tuple[_Check, ...] | None = None if tests else ()
 
-    def holds(self, looks: Looks, read: Read, unsure: bool) -> bool:
+    def holds(self, values: Values, unsure: bool) -> bool:
         """Whether all tests hold; of an `unsure` one only the positive ones, the negative prove nothing there."""
         checks = self._checks
         if checks is None:  # most are never asked
@@ -37,9 +37,7 @@ class Single:
         for column, predicate, positive in checks:
             if unsure and not positive:
                 continue
-            look = looks.get(column)
-            if look is None:
-                look = read(column)
+            look = values[column]
             if isinstance(look, tuple):
                 if predicate(look[0]) != positive:
                     return False
@@ -100,6 +98,12 @@ class Bucket:
                 blocks.append(Block())
             self._changed()
         blocks[-1].add(entry, needs, tests)
+        self.version += 1
+
+    def links_changed(self, entry: Entry) -> None:
+        """Other links want an entry that is in it."""
+        if entry.place is not None:
+            entry.place.links_changed()
         self.version += 1
 
     def remove(self, entry: Entry) -> None:

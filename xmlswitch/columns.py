@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.atoms import Column, Test, absent_value, transformed
 from xmlswitch.buckets import Bucket
+from xmlswitch.ladders import rank
 from xmlswitch.numerals import to_number
 
 if TYPE_CHECKING:
     from xmlswitch.paths import PathEntry
 
-# What a text means to a column: its value, that as a number, and what waits for it.
-Look = tuple[str, float, tuple[Bucket, ...]]
+# What a text means to a column: its value, that as a number, what waits for it, and its place among thresholds.
+Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
+
+_START = 3  # characters by which looks are found again
+_MAX_CHARS = 256  # longer texts hardly come again, and would take much memory
+
+
+def look_of(value: str) -> Look:
+    """What a value means where nothing waits for it."""
+    number = to_number(value)
+    return value, number, (), rank(number)
 
 
 class ColumnEntry:
@@ -21,6 +31,7 @@ class ColumnEntry:
         "_max_looks",
         "_numbers",
         "_prefixes",
+        "_starts",
         "_strings",
         "absent",
         "chain",
@@ -43,9 +54,10 @@ class ColumnEntry:
         self.fact: Any = column.chain[0][1] if column.chain[:1] and column.chain[0][0] == "holds" else None
         self.refs = 0
         self.looks: dict[str, Look] = {}  # by the text, before the column's functions
+        self._starts: dict[str, list[str]] = {}  # the texts of looks, by how their values begin
         self._max_looks = max_looks
         value = absent_value(column) if column.first else ""
-        self.absent: Look | list[Look] = (value, to_number(value), ()) if column.first else []
+        self.absent: Look | list[Look] = look_of(value) if column.first else []
         self._strings: dict[str, Bucket] = {}
         self._numbers: dict[float, Bucket] = {}
         self._prefixes: dict[int, dict[str, Bucket]] = {}  # by length
@@ -62,10 +74,17 @@ class ColumnEntry:
         for length, prefixes in self._prefixes.items():
             if (bucket := prefixes.get(value[:length])) is not None:
                 found.append(bucket)
-        look = value, number, tuple(found)
-        if len(self.looks) >= self._max_looks:
-            self.looks.clear()
-        self.looks[text] = look
+        look = value, number, tuple(found), rank(number)
+        if len(text) <= _MAX_CHARS:
+            if len(self.looks) >= self._max_looks:
+                self.looks.clear()
+                self._starts.clear()
+            self.looks[text] = look
+            start = value[:_START]
+            if start in self._starts:
+                self._starts[start].append(text)
+            else:
+                self._starts[start] = [text]
         return look
 
     @property
@@ -110,9 +129,18 @@ class ColumnEntry:
 
     def _forget(self, test: Test) -> None:
         """Looks at values that pass the test say too little, or too much."""
-        if test.op == "=" and not self.chain:
-            self.looks.pop(str(test.operand), None)
+        passes, operand = test.predicate, str(test.operand)
+        if test.op == "n=":
+            starts = [*self._starts]
+        elif test.op == "=" or len(operand) >= _START:
+            starts = [operand[:_START]]
         else:
-            passes = test.predicate
-            for text in [text for text, look in self.looks.items() if passes(look[0])]:
-                del self.looks[text]
+            starts = [start for start in self._starts if start.startswith(operand)]
+        for start in starts:
+            texts = self._starts.pop(start, ())
+            kept = [text for text in texts if not passes(self.looks[text][0])]
+            if kept:
+                self._starts[start] = kept
+            for text in texts if len(kept) < len(texts) else ():
+                if passes(self.looks[text][0]):
+                    del self.looks[text]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from xmlswitch.answers import mask_of
 from xmlswitch.atoms import Column, Linear, Test
 from xmlswitch.automaton import Automaton
-from xmlswitch.blocks import Block, Looks, left, run, slots_of
-from xmlswitch.columns import ColumnEntry, Look
+from xmlswitch.blocks import Block, Job, left, run, slots_of
+from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
 from xmlswitch.paths import PathEntry
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from xmlswitch.paths import Accept
 
 _NONE: frozenset[PathEntry] = frozenset()
-_YES: Look = ("1", 1.0, ())
-_NO: Look = ("", float("nan"), ())
+_YES = look_of("1")
+_NO = look_of("")
 _HOLDS = Test("nonempty", "")
 _MAX_PROGRAMS = 512  # a scope set
 
@@ -76,13 +76,13 @@ class Scope:
 class _Program:
     """What is left to do for a frame that noted these paths."""
 
-    __slots__ = ("blocks", "fact_blocks", "facts", "links", "nodes")
+    __slots__ = ("fact_jobs", "facts", "jobs", "links", "nodes")
 
     def __init__(self) -> None:
-        self.links: tuple[int, ...] | int = ()
+        self.links = 0
         self.facts: list[Term] = []
-        self.blocks: list[tuple[Block, int]] = []
-        self.fact_blocks: list[tuple[Block, int]] = []
+        self.jobs: list[Job] = []
+        self.fact_jobs: list[Job] = []
         self.nodes: dict[PathEntry, list[Accept] | None] = {}  # where a path ended, found when somebody asks
 
 
@@ -98,29 +98,24 @@ class ScopeSet:
         for scope in self.scopes:
             scope.sets.append(self)
 
-    def program(self, noted: frozenset[Accept], is_short: bool) -> _Program:
+    def program(self, noted: frozenset[Accept]) -> _Program:
         program = _Program()
         present: set[PathEntry] = set()
         for accept in noted:
             present.update(accept.paths)
-        links: set[int] = set()
+        links: list[int] = []
         for scope in self.scopes:
             for held, facts in ((scope.wanted, False), (scope.facts, True)):
                 for block in held:
                     slots, _ = block.allowed(present, ())
-                    if not slots:
-                        continue
-                    valued = 0
-                    for table in block.tables.values():
-                        valued |= table.slots
-                    if slots & valued:
-                        (program.fact_blocks if facts else program.blocks).append((block, slots & valued))
-                    terms = [term for slot in slots_of(slots & ~valued) if (term := block.entries[slot]) is not None]
+                    job, settled = block.job(slots)
+                    if job is not None:
+                        (program.fact_jobs if facts else program.jobs).append(job)
                     if facts:
-                        program.facts += terms  # type: ignore[arg-type]
+                        program.facts += [block.entries[slot] for slot in slots_of(settled)]  # type: ignore[misc]
                     else:
-                        links.update(link for term in terms for link in term.links)
-        program.links = tuple(links) if is_short else mask_of(links)
+                        links += block.links(settled)
+        program.links = mask_of(links)
         if len(self.programs) >= _MAX_PROGRAMS:
             self.programs.clear()
         self.programs[noted] = program
@@ -140,7 +135,6 @@ class Frames:
         self.version = 0  # changes when a path or a scope comes or goes
         self._paths: dict[Linear, PathEntry] = {}
         self._serials = itertools.count(1)
-        self._was_short: bool | None = None
 
     # --- terms come and go ---
 
@@ -317,39 +311,49 @@ class Frames:
 
     def close(self, scopes: ScopeSet, frame: Frame, place: int, facts: Facts, texts: Texts, answer: Answer) -> None:
         """The walk leaves a node: decide the terms of its scopes."""
-        if self._was_short is not answer.is_short:  # programs keep links as the answer takes them
-            self._was_short = answer.is_short
-            for scope in self.scopes.values():
-                for scope_set in scope.sets:
-                    scope_set.programs.clear()
         noted = frozenset(frame)
         program = scopes.programs.get(noted)
         if program is None:
-            program = scopes.program(noted, answer.is_short)
+            program = scopes.program(noted)
         if program.links:
-            if isinstance(program.links, int):
-                answer.mask(program.links)
-            else:
-                answer.all_of(program.links)
+            answer.mask(program.links)
         for term in program.facts:
             facts.setdefault(term, set()).add(place)
-        if not program.blocks and not program.fact_blocks:
+        if not program.jobs and not program.fact_jobs:
             return
-        looks: Looks = {}
-        nodes = program.nodes
-
-        def read(column: ColumnEntry) -> Look | list[Look]:
-            path = column.path
-            if path not in nodes:
-                nodes[path] = [accept for accept in noted if path in accept.paths] or None
-            found = looks[column] = _read(column, nodes[path], frame, facts, texts)
-            return found
-
-        for block, slots in program.fact_blocks:
-            for slot in slots_of(left(block, slots, looks, read)):
-                term = block.entries[slot]  # type: ignore[assignment]
+        values = _Values(program.nodes, noted, frame, facts, texts)
+        for job in program.fact_jobs:
+            for slot in slots_of(left(job, values)):
+                term = job[0].entries[slot]  # type: ignore[assignment]
                 facts.setdefault(term, set()).add(place)
-        run(program.blocks, looks, read, answer)
+        run(program.jobs, values, answer)
+
+
+class _Values(dict[ColumnEntry, "Look | list[Look]"]):
+    """The values of a frame. `nodes`: where a path ended, found when somebody asks."""
+
+    __slots__ = ("_facts", "_frame", "_nodes", "_noted", "_texts")
+
+    def __init__(
+        self,
+        nodes: dict[PathEntry, list[Accept] | None],
+        noted: frozenset[Accept],
+        frame: Frame,
+        facts: Facts,
+        texts: Texts,
+    ) -> None:
+        self._nodes = nodes
+        self._noted = noted
+        self._frame = frame
+        self._facts = facts
+        self._texts = texts
+
+    def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
+        path, nodes = column.path, self._nodes
+        if path not in nodes:
+            nodes[path] = [accept for accept in self._noted if path in accept.paths] or None
+        found = self[column] = _read(column, nodes[path], self._frame, self._facts, self._texts)
+        return found
 
 
 def _text(place: int, node: Any, texts: Texts) -> str:

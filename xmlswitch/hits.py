@@ -10,7 +10,6 @@ from xmlswitch.atoms import Test
 if TYPE_CHECKING:
     from xmlswitch.columns import Look
 
-_MAX_KNOWN = 96  # values whose hits are remembered
 _GRAM = 3
 _MANY_NEEDLES = 24
 
@@ -30,7 +29,6 @@ class Hits:
         "_strings",
         "all",
         "every",
-        "known",
         "unless",
     )
 
@@ -38,7 +36,6 @@ class Hits:
         self.unless = unless
         self.every = every
         self.all = 0
-        self.known: dict[str, int] = {}
         self._strings: dict[str, int] = {}
         self._numbers: dict[float, int] = {}
         self._prefixes: dict[int, dict[str, int]] = {}
@@ -49,7 +46,6 @@ class Hits:
     def add(self, slot: int, test: Test) -> None:
         bit = 1 << slot
         self.all |= bit
-        self.known.clear()
         op, operand = test
         if op in ("=", "!="):
             text = str(operand)
@@ -70,17 +66,13 @@ class Hits:
             self._odd.append((test.predicate, bit))
 
     def one(self, look: Look) -> int:
-        """The slots that a value rules out; kept in `known`."""
+        """The slots that a value rules out."""
         hit = self._hit(look[0], look[1])
-        violated = self.all & ~hit if self.unless else hit
-        if len(self.known) >= _MAX_KNOWN:
-            self.known.clear()
-        self.known[look[0]] = violated
-        return violated
+        return self.all & ~hit if self.unless else hit
 
     def many(self, looks: list[Look]) -> int:
         together = -1 if self.every else 0
-        for value, number, _ in looks:
+        for value, number, _, _ in looks:
             hit = self._hit(value, number)
             together = together & hit if self.every else together | hit
         return self.all & ~together if self.unless else self.all & together

@@ -11,7 +11,7 @@ query itself is evaluated.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from xmlswitch.atoms import Atom, Column, Conjunction, Linear, Test
@@ -25,6 +25,7 @@ from xmlswitch.spots import Spots
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
+    from xmlswitch.matching import Structure
     from xmlswitch.query import Query
 
 _MAX_INTERNED = 10_000
@@ -48,6 +49,8 @@ class Index:
         self._paths: dict[Linear, PathEntry] = {}
         self._serials = itertools.count(1)
         self._interned: dict[Needs, Needs] = {}
+        self._structures: dict[Hashable, Structure] = {}
+        self._structures_at = (-1, -1, -1)
         self._framed: dict[Query, list[Term]] = {}  # queries that frames decide
 
     # --- conjunctions come and go ---
@@ -134,9 +137,9 @@ class Index:
                 self._displace(entry)
 
     def _links_changed(self, entry: Entry, link: int, on: bool) -> None:
-        if entry.place is not None:
-            entry.place.links_changed()
-        elif entry.bucket is None:
+        if entry.bucket is not None:
+            entry.bucket.links_changed(entry)
+        else:
             self.journal.note(self._plain_path(entry.conjunction), link, on)
 
     def _plain_path(self, conjunction: Conjunction) -> PathEntry:
@@ -156,7 +159,7 @@ class Index:
             path = self._hold_path(atom.path)
             self._watch(path)
             column = self._hold_column(path, atom.column) if atom.column is not None else None
-            if not positive or not atom.needs_path:
+            if not positive or not _needs_path(column, atom.test):
                 continue
             if rarest is None or path.order < rarest.order:
                 rarest = path
@@ -225,15 +228,15 @@ class Index:
         guard: PathEntry | None = None
         for atom, positive in conjunction.literals:
             path = self._paths[atom.path]
-            if positive and atom.needs_path:
+            column = path.columns[atom.column] if atom.column is not None else None
+            if positive and _needs_path(column, atom.test):
                 required.add(path)
                 if path.bucket is bucket:
                     guard = path
-            if atom.column is None or atom.test is None:
+            if column is None or atom.test is None:
                 if not positive:
                     absent.add(path)
                 continue
-            column = path.columns[atom.column]
             if positive and _is_anchor(column, atom, bucket):
                 guard = path
             else:
@@ -300,6 +303,13 @@ class Index:
     def _shelves_changed(self) -> None:
         self.shelves += 1
 
+    def shared(self, structure: Structure) -> Structure:
+        """The one structure that stands for all that are equal: what is known of it is worked out once."""
+        if self._structures_at != self.version or len(self._structures) >= self.limits.max_shapes:
+            self._structures_at = self.version
+            self._structures.clear()
+        return self._structures.setdefault(structure.key, structure)
+
     @property
     def version(self) -> tuple[int, int, int]:
         """Changes when a walk over the same document would find other things."""
@@ -316,6 +326,13 @@ def _is_plain(conjunction: Conjunction) -> bool:
         return False
     ((atom, positive),) = conjunction.literals
     return positive and atom.column is None
+
+
+def _needs_path(column: ColumnEntry | None, test: Test | None) -> bool:
+    """As `Atom.needs_path`, from what the column knows already."""
+    if column is None or test is None or not isinstance(column.absent, tuple):
+        return True
+    return not test.predicate(column.absent[0])
 
 
 def _is_anchor(column: ColumnEntry, atom: Atom, bucket: Bucket | None) -> bool:

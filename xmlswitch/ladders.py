@@ -1,30 +1,39 @@
-"""Thresholds on one number, for many slots: which slots a number rules out is one bisection away.
+"""Thresholds on one number, for many slots: which slots a number lets stay is one bisection away.
 
 Every relational test rules a slot out from some number on (*rising*) or up to some number (*falling*). The numbers
-where that changes stand sorted in `keys`, beside the union of all slots that are ruled out from there to the next:
-`rows[bisect_right(keys, number)]` is the answer. Numbers that were never seen before cost no more than old ones.
+where that changes stand sorted in `keys`, beside the slots that nothing rules out from there to the next:
+`rows[bisect_right(keys, rank(number))]` is the answer. Numbers that were never seen before cost no more than old ones.
+What is no number has a rank below all numbers, and a row of its own.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from math import inf, nextafter
-from operator import or_
+from operator import and_, or_
 
 _PATCHED = 4  # so many new tests are put in one by one; more, and all rows are made anew
 _RISING, _POSITIVE = 1, 2
+LARGEST = sys.float_info.max  # thresholds lie between this and its negative
+
+
+def rank(number: float) -> float:
+    """Numbers in their order, infinities as the largest finite ones, and below them all what is no number."""
+    return max(-LARGEST, min(number, LARGEST)) if number == number else -inf
 
 
 class Ladder:
     """Call `settle` after `add` and before anything is asked."""
 
-    __slots__ = ("_codes", "_new", "_places", "_steps", "keys", "on_nan", "rows")
+    __slots__ = ("_codes", "_full", "_new", "_places", "_steps", "keys", "on_nan", "rows")
 
     def __init__(self) -> None:
-        self.keys: list[float] = []
-        self.rows: list[int] = [0]
+        self.keys: list[float] = [-LARGEST]
+        self.rows: list[int] = [0, 0]
+        self._full = 0
         self.on_nan = 0  # the slots that what is no number rules out
         self._places = array("d")
         self._codes = array("l")  # slot * 4, and what kind of test it is
@@ -42,38 +51,41 @@ class Ladder:
         if positive:
             self.on_nan |= 1 << slot
 
-    def settle(self) -> None:
-        """Take in what was added."""
+    def settle(self, full: int) -> None:
+        """Take in what was added; `full` are all slots that there is room for."""
         new, self._new = self._new, 0
-        if not new:
-            return
-        self._steps.clear()
-        if new > _PATCHED:
+        if new:
+            self._steps.clear()
+        if full != self._full or new > _PATCHED:
+            self._full = full
             self._build()
             return
-        for place, code in zip(self._places[-new:], self._codes[-new:], strict=True):
-            keys, rows, bit = self.keys, self.rows, 1 << (code >> 2)
+        if new:
+            self.rows[0] = full & ~self.on_nan
+        for place, code in zip(self._places[-new:], self._codes[-new:], strict=True) if new else ():
+            keys, rows, others = self.keys, self.rows, full ^ (1 << (code >> 2))
             at = bisect_left(keys, place)
             if at == len(keys) or keys[at] != place:
                 keys.insert(at, place)
                 rows.insert(at, rows[at])
             if code & _RISING:
-                rows[at + 1 :] = [row | bit for row in rows[at + 1 :]]
+                rows[at + 1 :] = [row & others for row in rows[at + 1 :]]
             else:
-                rows[: at + 1] = [row | bit for row in rows[: at + 1]]
+                rows[1 : at + 1] = [row & others for row in rows[1 : at + 1]]
 
     def _build(self) -> None:
+        full = self._full
         ordered = sorted(zip(self._places, self._codes, strict=True))
-        up = [1 << (code >> 2) if code & _RISING else 0 for _, code in ordered]
-        down = [0 if code & _RISING else 1 << (code >> 2) for _, code in reversed(ordered)]
-        rising = accumulate(up, or_, initial=0)
-        falling = [*accumulate(down, or_, initial=0)]
+        up = [full ^ (1 << (code >> 2)) if code & _RISING else full for _, code in ordered]
+        down = [full if code & _RISING else full ^ (1 << (code >> 2)) for _, code in reversed(ordered)]
+        rising = accumulate(up, and_, initial=full)
+        falling = [*accumulate(down, and_, initial=full)]
         falling.reverse()
-        rows = [*map(or_, rising, falling)]
+        rows = [*map(and_, rising, falling)]
         places = [place for place, _ in ordered]
         last = [at for at, place in enumerate(places, 1) if at == len(places) or places[at] != place]
-        self.keys = [places[at - 1] for at in last]
-        self.rows = [rows[0], *(rows[at] for at in last)]
+        self.keys[1:] = [places[at - 1] for at in last]
+        self.rows[:] = [full & ~self.on_nan, rows[0], *(rows[at] for at in last)]
 
     def many(self, numbers: list[float], negative: bool) -> int:
         """The slots that several nodes rule out together; by negative tests too, or only by positive ones.

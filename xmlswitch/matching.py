@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xmlswitch.blocks import Block, Looks, Read, run, slots_of
+from xmlswitch.answers import mask_of
+from xmlswitch.blocks import Block, Job, Values, run, slots_of
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
@@ -20,14 +21,18 @@ NO, SURE, UNSURE = 0, 1, 2
 
 
 class Structure:
-    """The watched paths that a document has, those with several nodes, and how many where somebody counts."""
+    """The watched paths that a document has, those with several nodes, and how many where somebody counts.
 
-    __slots__ = ("counts", "plural", "present")
+    `parts` is what is known of buckets for such a structure: with many links, and with few.
+    """
+
+    __slots__ = ("counts", "parts", "plural", "present")
 
     def __init__(self, findings: Findings) -> None:
         self.counts: dict[PathEntry, int] = {}
         self.plural: set[PathEntry] = set()
         self.present: set[PathEntry] = set()
+        self.parts: tuple[dict[Bucket, Part], dict[Bucket, Part]] = {}, {}
         for accept, number in findings.hits.items():
             watched = accept.watched
             if watched:
@@ -40,6 +45,16 @@ class Structure:
                     if path.counted:
                         self.counts[path] = self.counts.get(path, 0) + number
 
+    @property
+    def key(self) -> Hashable:
+        """What it is equal by."""
+        return frozenset(self.present), frozenset(self.plural), frozenset(self.counts.items())
+
+    def has_one_value(self, column: ColumnEntry) -> bool:
+        """Whether a column is one look, not a list of looks."""
+        path = column.path
+        return column.first or column.is_count or (path in self.present and path not in self.plural)
+
     def allows(self, needs: Needs) -> int:
         if not needs.required <= self.present:
             return NO
@@ -48,10 +63,10 @@ class Structure:
         return SURE if needs.absent.isdisjoint(self.present) else NO
 
 
-class Texts:
+class Texts(dict["ColumnEntry", "Look | list[Look]"]):
     """The values of a document that was walked, read when somebody asks and kept for whoever asks next."""
 
-    __slots__ = ("_nodes", "_structure", "_text", "looks")
+    __slots__ = ("_nodes", "_structure", "_text")
 
     def __init__(
         self, nodes: Mapping[PathEntry, Sequence[Any]], text: Callable[[Any], str], structure: Structure
@@ -59,9 +74,8 @@ class Texts:
         self._nodes = nodes
         self._text = text
         self._structure = structure
-        self.looks: Looks = {}
 
-    def read(self, column: ColumnEntry) -> Look | list[Look]:
+    def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
         found: Look | list[Look]
         nodes = self._nodes.get(column.path)
         if column.is_count:
@@ -76,7 +90,7 @@ class Texts:
             for node in nodes:
                 text = self._text(node)
                 found.append(column.looks.get(text) or column.look(text))
-        self.looks[column] = found
+        self[column] = found
         return found
 
 
@@ -87,56 +101,72 @@ def match_walked(index: Index, structure: Structure, texts: Texts, answer: Answe
         if path.bucket is not None:
             buckets[path.bucket] = None
         for column in path.anchored:
-            look = texts.read(column)
+            look = texts[column]
             for one in (look,) if isinstance(look, tuple) else look:
                 for bucket in one[2]:
                     buckets[bucket] = None
-    allowed = Allowed()
-    for bucket in buckets:
-        allowed.include(bucket, structure)
-    return allowed.decide(texts.looks, texts.read, answer)
+    parts = [Part(bucket, structure, answer.is_short, once=True) for bucket in buckets if bucket.blocks]
+    singles = [
+        (single, mode == UNSURE)
+        for bucket in buckets
+        for single in bucket.few
+        if (mode := structure.allows(single.needs)) != NO
+    ]
+    return decide(parts, singles, texts, answer)
 
 
-class Allowed:
-    """What a document's structure allows of some buckets."""
+class Part:
+    """What a document's structure allows of a bucket's blocks, at a version of the bucket.
 
-    __slots__ = ("doubtful", "singles", "sure")
+    `links` are those that the structure alone decides, as the answer takes them: a mask for few links, else a list.
+    `reach`: all links that anything here can decide.
+    """
 
-    def __init__(self) -> None:
-        self.sure: list[tuple[Block, int]] = []
+    __slots__ = ("doubtful", "jobs", "links", "reach", "version")
+
+    def __init__(self, bucket: Bucket, structure: Structure, is_short: bool, once: bool = False) -> None:
+        has_one_value = None if once else structure.has_one_value
+        self.version = bucket.version
+        self.jobs: list[Job] = []
         self.doubtful: list[tuple[Block, int]] = []
-        self.singles: list[tuple[Single, bool]] = []  # and whether it is unsure
-
-    def include(self, bucket: Bucket, structure: Structure) -> None:
-        for single in bucket.few:
-            mode = structure.allows(single.needs)
-            if mode != NO:
-                self.singles.append((single, mode == UNSURE))
+        links: list[int] = []
+        reach = 0
         for block in bucket.blocks:
             sure, unsure = block.allowed(structure.present, structure.plural)
             if sure:
-                self.sure.append((block, sure))
+                job, settled = block.job(sure, has_one_value)
+                if job is not None:
+                    self.jobs.append(job)
+                links += block.links(settled)
             if unsure:
                 self.doubtful.append((block, unsure))
+            if is_short and not once:
+                reach |= block.reach
+        self.links: int | list[int] = mask_of(links) if is_short else links
+        self.reach = reach if is_short and not once else -1
 
-    def join(self, other: Allowed) -> None:
-        self.sure += other.sure
-        self.doubtful += other.doubtful
-        self.singles += other.singles
 
-    def decide(self, looks: Looks, read: Read, answer: Answer) -> list[Entry]:
-        """The entries that must be evaluated."""
+def decide(
+    parts: Iterable[Part], singles: Iterable[tuple[Single, bool]], values: Values, answer: Answer
+) -> list[Entry]:
+    """Tell the answer what is sure; the entries that must be evaluated. Of singles it says whether they are unsure."""
+    pending: list[Entry] = []
+    for part in parts:
+        if not part.reach & answer.left:
+            continue
+        if part.links:
+            answer.take(part.links)
+        if part.jobs:
+            run(part.jobs, values, answer)
         if answer.done:
             return []
-        run(self.sure, looks, read, answer)
-        pending: list[Entry] = []
-        for single, unsure in self.singles:
-            if single.holds(looks, read, unsure):
-                if unsure:
-                    pending.append(single.entry)
-                else:
-                    answer.all_of(single.entry.links)
-        for block, slots in self.doubtful:
-            found = slots_of(block.possible(slots, looks, read))
+        for block, slots in part.doubtful:
+            found = slots_of(block.possible(slots, values))
             pending += [entry for slot in found if (entry := block.entries[slot]) is not None]
-        return [] if answer.done else pending
+    for single, unsure in singles:
+        if answer.misses(single.entry.links) and single.holds(values, unsure):
+            if unsure:
+                pending.append(single.entry)
+            else:
+                answer.all_of(single.entry.links)
+    return [] if answer.done else pending

@@ -26,6 +26,7 @@ class PathEntry:
         "columns",
         "counted",
         "is_plural",
+        "order",
         "path",
         "plain",
         "refs",
@@ -36,6 +37,9 @@ class PathEntry:
     def __init__(self, path: Linear, serial: int) -> None:
         self.path = path
         self.serial = serial
+        # Rarest first, as far as the path itself tells: many names, few wildcards and descendant steps.
+        loose = sum([deep + (name == "*") for deep, name in path.steps])
+        self.order = 2 * loose - 3 * len(path.steps) - bool(path.tail), serial
         self.refs = 0
         self.plain: Entry | None = None  # the conjunction that wants this path and nothing else
         self.bucket: Bucket | None = None  # of conjunctions that want this path, and more
@@ -45,13 +49,6 @@ class PathEntry:
         self.is_plural = False  # a document had several nodes here while it was branching
         self.columns: dict[Column, ColumnEntry] = {}
         self.anchored: tuple[ColumnEntry, ...] = ()  # columns with values that somebody waits for
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Rarest first, as far as the path itself tells: many names, few wildcards and descendant steps."""
-        steps = self.path.steps
-        loose = sum(deep + (name == "*") for deep, name in steps)
-        return 2 * loose - 3 * len(steps) - bool(self.path.tail), self.serial
 
 
 class Journal:

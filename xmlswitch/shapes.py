@@ -69,7 +69,7 @@ class Shape:
             templates = {
                 path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
             }
-            self._program = Program(Structure(findings), tuple(findings.hits), templates, findings.framed)
+            self._program = Program(index.shared(Structure(findings)), tuple(findings.hits), templates, findings.framed)
             self._version = index.version
         return self._program
 

@@ -68,36 +68,37 @@ def test_many_packets_of_few_shapes(seed):
     run(seed, kind="flight", queries=80, documents=40, churn=2, namespaces=False, structural=False)
 
 
+def _crowded(rng: random.Random) -> str:
+    """Conditions on few values, alone or together."""
+    parts = [
+        rng.choice(
+            [
+                f"/a/c/d {rng.choice(['<', '<=', '>', '>=', '=', '!='])} {rng.randint(0, 120)}",
+                f"/a/b = 'x{rng.randint(1, 30)}'",
+                f"starts-with(/a/b, 'x{rng.randint(1, 3)}')",
+                f"contains(/a/b, '{rng.randint(1, 9)}')",
+                f"not(/a/c/d > {rng.randint(0, 120)})",
+                f"not(/a/c/b = '{rng.randint(0, 5)}')",
+                f"/a/c/@x != '{rng.choice(['1', '2', 'x'])}'",
+                f"//b > {rng.randint(0, 5)}",
+                "not(/a/c/speed)",
+                f"/a[b = 'x{rng.randint(1, 30)}']/c[d > {rng.randint(0, 120)} and b < {rng.randint(0, 5)}]",
+                f"string-length(/a/c/speed) != {rng.randint(0, 1)}",
+            ]
+        )
+        for _ in range(rng.randint(1, 3))
+    ]
+    return f" {rng.choice(['and', 'and', 'or'])} ".join(parts)
+
+
 @pytest.mark.parametrize("seed", range(500, 505))
 def test_crowds_under_one_path(seed):
     """So many conditions on the same few values that lists spill into tables."""
     rng = random.Random(seed)
     switch: Switch[Query] = Switch()
     held: dict[int, str] = {}
-
-    def new() -> str:
-        parts = [
-            rng.choice(
-                [
-                    f"/a/c/d {rng.choice(['<', '<=', '>', '>=', '=', '!='])} {rng.randint(0, 120)}",
-                    f"/a/b = 'x{rng.randint(1, 30)}'",
-                    f"starts-with(/a/b, 'x{rng.randint(1, 3)}')",
-                    f"contains(/a/b, '{rng.randint(1, 9)}')",
-                    f"not(/a/c/d > {rng.randint(0, 120)})",
-                    f"not(/a/c/b = '{rng.randint(0, 5)}')",
-                    f"/a/c/@x != '{rng.choice(['1', '2', 'x'])}'",
-                    f"//b > {rng.randint(0, 5)}",
-                    "not(/a/c/speed)",
-                    f"/a[b = 'x{rng.randint(1, 30)}']/c[d > {rng.randint(0, 120)} and b < {rng.randint(0, 5)}]",
-                    f"string-length(/a/c/speed) != {rng.randint(0, 1)}",
-                ]
-            )
-            for _ in range(rng.randint(1, 3))
-        ]
-        return f" {rng.choice(['and', 'and', 'or'])} ".join(parts)
-
     for number in range(400):
-        held[number] = new()
+        held[number] = _crowded(rng)
         switch.add_link(number)
         switch.subscribe(number, Query.parse(held[number]))
     for _ in range(25):
@@ -108,8 +109,38 @@ def test_crowds_under_one_path(seed):
             assert (number in matched) == oracle(text, root, {}), f"seed {seed}: {text} on {packet.decode()}"
         for number in rng.sample(range(400), 30):
             switch.unsubscribe(number, Query.parse(held[number]))
-            held[number] = new()
+            held[number] = _crowded(rng)
             switch.subscribe(number, Query.parse(held[number]))
+
+
+@pytest.mark.parametrize("seed", range(600, 605))
+def test_few_links_with_crowds_of_queries_some_of_them_shared(seed):
+    """One query of a link is enough: which others it has, and who else has the same, must not matter."""
+    rng = random.Random(seed)
+    links = rng.choice([2, 5, 16])
+    switch: Switch[Query] = Switch()
+    compiled: dict[str, etree.XPath] = {}
+    held: list[tuple[int, str]] = []
+
+    def add() -> None:
+        text = rng.choice(held)[1] if held and rng.random() < 0.1 else _crowded(rng)
+        compiled.setdefault(text, etree.XPath(f"boolean({text})"))
+        held.append((rng.randrange(links), text))
+        switch.subscribe(held[-1][0], Query.parse(text))
+
+    for link in range(links):
+        switch.add_link(link)
+    for _ in range(rng.choice([30, 90, 300])):  # fewer than a block has room for at first, and more
+        add()
+    for _ in range(25):
+        packet = document(rng, "flight")
+        root = parse_document(packet)
+        expected = {link for link, text in held if compiled[text](root)}
+        assert switch.match(packet) == expected, f"seed {seed}: {packet.decode()}"
+        for _ in range(rng.choice([0, 1, 20])):
+            link, text = held.pop(rng.randrange(len(held)))
+            switch.unsubscribe(link, Query.parse(text))
+            add()
 
 
 def test_a_condition_that_comes_later_is_decided_in_frames_known_before():
