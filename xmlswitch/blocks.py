@@ -8,7 +8,10 @@ the block is made anew.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from xmlswitch.answers import mask_of
@@ -45,6 +48,7 @@ class Block:
         "_columns",
         "_full",
         "_owners",
+        "_paths",
         "_required",
         "_settled",
         "_unique",
@@ -68,6 +72,8 @@ class Block:
         self._verify = 0
         self.tables: dict[ColumnEntry, Table] = {}
         self._settled = True
+        # Sets of the paths required, unique and absent: of two sets the smaller is gone through, of dictionaries not.
+        self._paths: tuple[frozenset[PathEntry], ...] = (frozenset(), frozenset(), frozenset())
         self._columns: list[tuple[ColumnEntry, Table]] = []
         self._valued = 0  # slots with a test on a value
         self._owners: list[int | dict[int, int] | None] | None = None
@@ -130,23 +136,19 @@ class Block:
 
     # --- documents ---
 
-    def allowed(self, present: Container[PathEntry], plural: Container[PathEntry]) -> tuple[int, int]:
+    def allowed(self, present: AbstractSet[PathEntry], plural: AbstractSet[PathEntry]) -> tuple[int, int]:
         """The slots that a document's structure allows: those that are sure, and those that are only possible."""
-        missing = 0
-        for path, bits in self._required.items():
-            if path not in present:
-                missing |= bits
-        left = self.bits & ~missing
+        self._settle()
+        required, unique, absent = self._paths
+        left = self.bits & ~_union(self._required, required - present)
         if not left:
             return 0, 0
         unsure = self._verify
-        for path, bits in self._unique.items():
-            if path in plural:
-                unsure |= bits
+        if unique:
+            unsure |= _union(self._unique, unique & plural)
         sure = left & ~unsure
-        for path, bits in self._absent.items():
-            if path in present:
-                sure &= ~bits
+        if absent:
+            sure &= ~_union(self._absent, absent & present)
         return sure, left & unsure
 
     def job(self, slots: int, has_one_value: Callable[[ColumnEntry], bool] | None = None) -> tuple[Job | None, int]:
@@ -175,6 +177,7 @@ class Block:
     def _settle(self) -> None:
         if not self._settled:
             self._settled = True
+            self._paths = frozenset(self._required), frozenset(self._unique), frozenset(self._absent)
             self._columns = [*self.tables.items()]
             self._valued = 0
             for table in self.tables.values():
@@ -222,6 +225,10 @@ class Block:
         for links in {links for links, _ in groups}:
             mask |= links
         return mask
+
+
+def _union(held: dict[PathEntry, int], paths: Iterable[PathEntry]) -> int:
+    return reduce(or_, map(held.__getitem__, paths), 0)
 
 
 def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:

@@ -21,11 +21,12 @@ _Check = tuple["ColumnEntry", Callable[[str], bool], bool]
 class Single:
     """A conjunction that is checked by itself."""
 
-    __slots__ = ("_checks", "_tests", "entry", "needs")
+    __slots__ = ("_checks", "_tests", "entry", "is_free", "needs")
 
     def __init__(self, entry: Entry, needs: Needs, tests: tuple[Bound, ...]) -> None:
         self.entry = entry
         self.needs = needs
+        self.is_free = not any(needs)  # any structure will do
         self._tests = tests
         self._checks: tuple[_Check, ...] | None = None if tests else ()
 

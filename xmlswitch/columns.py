@@ -17,7 +17,7 @@ Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
 
 _START = 3  # characters by which looks are found again
-_MAX_CHARS = 256  # longer texts hardly come again, and would take much memory
+_MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
 
 
 def look_of(value: str) -> Look:

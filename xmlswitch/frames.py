@@ -83,7 +83,7 @@ class _Program:
         self.facts: list[Term] = []
         self.jobs: list[Job] = []
         self.fact_jobs: list[Job] = []
-        self.nodes: dict[PathEntry, list[Accept] | None] = {}  # where a path ended, found when somebody asks
+        self.nodes: dict[PathEntry, list[Accept]] = {}  # where a path ended
 
 
 class ScopeSet:
@@ -100,14 +100,21 @@ class ScopeSet:
 
     def program(self, noted: frozenset[Accept]) -> _Program:
         program = _Program()
-        present: set[PathEntry] = set()
+        nodes = program.nodes
         for accept in noted:
-            present.update(accept.paths)
+            for path in self.relevant.intersection(accept.paths):
+                if path in nodes:
+                    nodes[path].append(accept)
+                else:
+                    nodes[path] = [accept]
+        present = set(nodes)
         links: list[int] = []
         for scope in self.scopes:
             for held, facts in ((scope.wanted, False), (scope.facts, True)):
                 for block in held:
-                    slots, _ = block.allowed(present, ())
+                    slots, _ = block.allowed(present, _NONE)
+                    if not slots:
+                        continue
                     job, settled = block.job(slots)
                     if job is not None:
                         (program.fact_jobs if facts else program.jobs).append(job)
@@ -321,7 +328,7 @@ class Frames:
             facts.setdefault(term, set()).add(place)
         if not program.jobs and not program.fact_jobs:
             return
-        values = _Values(program.nodes, noted, frame, facts, texts)
+        values = _Values(program.nodes, frame, facts, texts)
         for job in program.fact_jobs:
             for slot in slots_of(left(job, values)):
                 term = job[0].entries[slot]  # type: ignore[assignment]
@@ -330,29 +337,19 @@ class Frames:
 
 
 class _Values(dict[ColumnEntry, "Look | list[Look]"]):
-    """The values of a frame. `nodes`: where a path ended, found when somebody asks."""
+    """The values of a frame. `nodes`: where a path ended."""
 
-    __slots__ = ("_facts", "_frame", "_nodes", "_noted", "_texts")
+    __slots__ = ("_facts", "_frame", "_nodes", "_texts")
 
-    def __init__(
-        self,
-        nodes: dict[PathEntry, list[Accept] | None],
-        noted: frozenset[Accept],
-        frame: Frame,
-        facts: Facts,
-        texts: Texts,
-    ) -> None:
+    def __init__(self, nodes: dict[PathEntry, list[Accept]], frame: Frame, facts: Facts, texts: Texts) -> None:
         self._nodes = nodes
-        self._noted = noted
         self._frame = frame
         self._facts = facts
         self._texts = texts
 
     def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
-        path, nodes = column.path, self._nodes
-        if path not in nodes:
-            nodes[path] = [accept for accept in self._noted if path in accept.paths] or None
-        found = self[column] = _read(column, nodes[path], self._frame, self._facts, self._texts)
+        accepts = self._nodes.get(column.path)
+        found = self[column] = _read(column, accepts, self._frame, self._facts, self._texts)
         return found
 
 

@@ -65,10 +65,10 @@ class Hits:
         else:
             self._odd.append((test.predicate, bit))
 
-    def one(self, look: Look) -> int:
-        """The slots that a value rules out."""
+    def kept(self, look: Look, full: int) -> int:
+        """Of all slots, those that a value lets stay."""
         hit = self._hit(look[0], look[1])
-        return self.all & ~hit if self.unless else hit
+        return hit | (full ^ self.all) if self.unless else full ^ hit
 
     def many(self, looks: list[Look]) -> int:
         together = -1 if self.every else 0

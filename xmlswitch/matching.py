@@ -137,7 +137,8 @@ class Part:
                 job, settled = block.job(sure, has_one_value)
                 if job is not None:
                     self.jobs.append(job)
-                links += block.links(settled)
+                if settled:
+                    links += block.links(settled)
             if unsure:
                 self.doubtful.append((block, unsure))
             if is_short and not once:
@@ -164,7 +165,10 @@ def decide(
             found = slots_of(block.possible(slots, values))
             pending += [entry for slot in found if (entry := block.entries[slot]) is not None]
     for single, unsure in singles:
-        if answer.misses(single.entry.links) and single.holds(values, unsure):
+        owners = single.entry.owners
+        if type(owners) is int and not answer.left >> owners & 1:  # most have one owner, found already
+            continue
+        if single.holds(values, unsure):
             if unsure:
                 pending.append(single.entry)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from xmlswitch.matching import NO, UNSURE, Part, Structure, decide
+from xmlswitch.matching import NO, SURE, UNSURE, Part, Structure, decide
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
@@ -120,7 +120,7 @@ class Program:
         for bucket in buckets:
             if not bucket.blocks:  # not worth remembering: there are many such buckets, and little in them
                 for single in bucket.few:
-                    mode = structure.allows(single.needs)
+                    mode = SURE if single.is_free else structure.allows(single.needs)
                     if mode != NO:
                         singles.append((single, mode == UNSURE))
                 continue

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xmlswitch.columns import Look
 
 _MAX_KEPT = 1024  # values that are remembered
-_MAX_CHARS = 256  # longer ones hardly come again
+_MAX_CHARS = 24  # longer ones hardly come again: remembering them cost more than it saved
 _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 
 
@@ -77,7 +77,7 @@ class Table:
             if ladder is not None:
                 kept = ladder.rows[bisect_right(ladder.keys, look[3])]
             for hits in self._hits:
-                kept &= ~hits.one(look)
+                kept &= hits.kept(look, self._full)
             if len(value) <= _MAX_CHARS:
                 if len(self.kept) >= _MAX_KEPT:
                     self.kept.clear()
