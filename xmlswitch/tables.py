@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xmlswitch.columns import Look
 
 _MAX_KEPT = 1024  # values that are remembered
-_MAX_CHARS = 24  # longer ones hardly come again: remembering them cost more than it saved
+_MAX_CHARS = 24  # longer ones hardly come again, and would take memory
 _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 
 
