@@ -1,4 +1,4 @@
-"""One demo and one browser for all tests of the page: both take seconds to start."""
+"""One demo and one browser for all tests of a file: both take seconds to start, and a core while they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.demo.command import RunningDemo
 SIZE = ["--roots", "2", "--routers", "3", "--clients", "2", "--dht-nodes", "1", "--copies", "5"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page_demo():
     running = RunningDemo(*SIZE)
     try:
@@ -20,7 +20,7 @@ def page_demo():
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser_window(page_demo):
     with browser() as driver:
         driver.get(page_demo.url)
