@@ -95,3 +95,10 @@ def test_no_test_package_shadows_a_package():
         assert (
             not (REPOSITORY / "tests" / package).exists() or (REPOSITORY / "tests" / package / "__init__.py").exists()
         ), f"tests/{package} needs an __init__.py"
+
+
+@pytest.mark.xdist_group("guard")
+def test_groups_of_tests_stay_together(request):
+    """pytest 9.2 with xdist 3.8 lost them without a word: two Sparks, and every demo and browser started twice."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@guard")

@@ -221,6 +221,7 @@ def test_selectivity(spark, tmp_path):
     assert matches[2] == (0, 0.0)
 
 
+@with_spark
 def test_large_files_are_cut_into_pieces_that_have_every_packet_once(archive_path, monkeypatch):
     archive = Archive(archive_path)
     whole = [an for piece in pieces(archive) for batch in batches(piece) for an in batch.column("an").to_pylist()]
