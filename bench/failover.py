@@ -29,6 +29,8 @@ PAYLOADS = [b"<flight><id>UAL%d</id><altitude>%d</altitude></flight>" % (n, n % 
 # Longest silence that a fault may add to what the same run shows without one.
 MAX_ADDED_SILENCE_MS = 20.0
 MAX_RESTORED_S = 2.0
+LOOK_EVERY_S = 0.02
+USUAL_REPAIR_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +122,10 @@ def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watc
     if victim is not None:
         victim.signal(signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
         restored = _time_to_restore(client, victim, parents, began)
+    else:
+        while time.monotonic() - began < USUAL_REPAIR_S:  # to be asked takes the client's time, so it is asked here too
+            _parents(client)
+            time.sleep(LOOK_EVERY_S)
     time.sleep(max(0.0, began + watch - time.monotonic()))
     arrivals, lost = client.ask("arrivals")
     ended = time.monotonic()
@@ -152,13 +158,17 @@ def _time_to_restore(client: PeerProcess, victim: PeerProcess, parents: int, beg
     """Until n sound parents are held, none of them the victim."""
     gone = False
     while time.monotonic() - began < 30.0:
-        addresses = [tuple(address) for address in client.ask("parent addresses")]
-        sound = client.ask("parents")
+        addresses, sound = _parents(client)
         gone = gone or sound < parents or victim.address not in addresses or len(addresses) > parents
         if gone and sound >= parents:
             return time.monotonic() - began
-        time.sleep(0.01)
+        time.sleep(LOOK_EVERY_S)
     return time.monotonic() - began
+
+
+def _parents(client: PeerProcess) -> tuple[list[tuple[str, int]], int]:
+    """The addresses of those it holds, and how many of them are sound."""
+    return [tuple(address) for address in client.ask("parent addresses")], client.ask("parents")
 
 
 def _targets(rows: list[dict[str, Any]]) -> list[Target]:
