@@ -19,9 +19,9 @@ from pipeline.parts import read_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows of a piece, about: seconds of work for a worker, so that starting tasks costs nothing and the last one ends soon.
+# Rows of a piece at most: a second of work for a worker, so that starting tasks costs little and the last ends soon.
 # A small archive is cut finer, so that every core has some.
-PIECE_ROWS = 100_000
+PIECE_ROWS = 64_000
 _LEAST_ROWS = 10_000
 _PIECES_WANTED = 16
 
@@ -38,34 +38,35 @@ class Piece(NamedTuple):
 def pieces(
     archive: Archive, *, stream: str | None = None, from_us: int | None = None, to_us: int | None = None
 ) -> list[Piece]:
-    """The archive's packets, of one stream or all, in pieces of much the same size.
+    """The archive's packets, of one stream or all, in pieces of much the same size, the largest first.
 
-    Small files share one; large ones are cut by their ANs.
+    Small files share one; large ones are cut by their ANs. What is small comes last, so that no worker begins with much
+    when the others have ended.
     """
-    found: list[Piece] = []
+    found: list[tuple[int, Piece]] = []
     held: list[DataFile] = []
     rows = 0
     files = archive.require().select(stream=stream, from_us=from_us, to_us=to_us)
     most = min(PIECE_ROWS, max(_LEAST_ROWS, sum(file.rows for file in files) // _PIECES_WANTED))
 
-    def put(files: Sequence[DataFile], ans: tuple[int, int] | None = None) -> None:
-        found.append(Piece(tuple(archive.absolute(files)), from_us, to_us, ans))
+    def put(files: Sequence[DataFile], rows: int, ans: tuple[int, int] | None = None) -> None:
+        found.append((rows, Piece(tuple(archive.absolute(files)), from_us, to_us, ans)))
 
     for file in files:
         if held and rows + file.rows > most:
-            put(held)
+            put(held, rows)
             held, rows = [], 0
         if file.rows > most:
             parts = -(-file.rows // most)
             ans = [file.first_an + (file.last_an + 1 - file.first_an) * n // parts for n in range(parts + 1)]
             for bounds in pairwise(ans):
-                put([file], bounds)
+                put([file], file.rows // parts, bounds)
             continue
         held.append(file)
         rows += file.rows
     if held:
-        put(held)
-    return found
+        put(held, rows)
+    return [piece for _, piece in sorted(found, key=lambda entry: -entry[0])]
 
 
 def batches(piece: Piece) -> Iterator[pa.RecordBatch]:
