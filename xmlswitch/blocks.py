@@ -38,6 +38,7 @@ MAX_SLOTS = 2048
 _MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
 _FEW = 16  # set bits that are found by taking one after the other
+_MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
 
 
 class Block:
@@ -47,6 +48,7 @@ class Block:
         "_absent",
         "_columns",
         "_full",
+        "_masks",
         "_owners",
         "_paths",
         "_required",
@@ -77,6 +79,7 @@ class Block:
         self._columns: list[tuple[ColumnEntry, Table]] = []
         self._valued = 0  # slots with a test on a value
         self._owners: list[int | dict[int, int] | None] | None = None
+        self._masks: list[dict[int, int]] = []
         self.groups: list[tuple[int, int]] | None = None
 
     @property
@@ -133,6 +136,7 @@ class Block:
 
     def links_changed(self) -> None:
         self._owners = self.groups = None
+        self._masks = []
 
     # --- documents ---
 
@@ -207,6 +211,23 @@ class Block:
                 links += owner  # type: ignore[arg-type]
         return links
 
+    def mask(self, slots: int) -> int:
+        """The same as a mask, when there are many: eight slots at a time, as they were found before."""
+        masks = self._masks
+        if not masks:
+            masks = self._masks = [{} for _ in range(len(self.entries) // 8 + 1)]
+        found = 0
+        for place, byte in enumerate(slots.to_bytes(len(masks), "little")):
+            if byte:
+                part = masks[place].get(byte)
+                if part is None:
+                    part = mask_of(self.links(byte << place * 8))
+                    if len(masks[place]) >= _MAX_MASK_BYTES * 8 // ((part.bit_length() or 1) * len(masks)):
+                        masks[place].clear()
+                    masks[place][byte] = part
+                found |= part
+        return found
+
     def group(self) -> list[tuple[int, int]]:
         """For each slot the mask of its links, and the slots that have another mask."""
         slots: dict[int, int] = {}
@@ -248,7 +269,10 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
         if not slots:
             continue
         if not answer.is_short:
-            answer.all_of(block.links(slots))
+            if slots.bit_count() > _FEW:
+                answer.mask(block.mask(slots))
+            else:
+                answer.all_of(block.links(slots))
             continue
         groups = block.groups or block.group()
         found = 0
