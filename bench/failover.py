@@ -80,6 +80,7 @@ def summary(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "longest_silence_ms": round(statistics.median(silences), 1),
         "restored_s": max(repairs, default=None),
         "silences_ms": silences,
+        "silent_from_s": [one["silent_from_s"] for one in rounds],
     }
 
 
@@ -131,7 +132,7 @@ def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watc
     ended = time.monotonic()
     if victim is not None and fault == "freeze":
         victim.signal(signal.SIGCONT)
-    silence = longest_silence([at for at, _ in arrivals], began, ended)
+    silence, silent_from = longest_silence([at for at, _ in arrivals], began, ended)
     numbers = [an for _, an in arrivals]
     skipped = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
     return {
@@ -139,13 +140,15 @@ def _one_fault(fault: str, parents: int, client: PeerProcess, peers: Peers, watc
         "fault": fault,
         "lost": max(lost - lost_before, skipped),
         "longest_silence_ms": round(silence * 1e3, 1),
+        "silent_from_s": round(silent_from, 2),
         "restored_s": None if restored is None else round(restored, 3),
     }
 
 
-def longest_silence(times: list[float], began: float, ended: float) -> float:
-    """Within the watch, its ends counted: a stream that stops for good is silent until the end."""
-    return max(b - a for a, b in pairwise([began, *(at for at in times if began < at < ended), ended]))
+def longest_silence(times: list[float], began: float, ended: float) -> tuple[float, float]:
+    """Within the watch, its ends counted: a stream that stops for good is silent until the end. And when it began."""
+    heard = [began, *(at for at in times if began < at < ended), ended]
+    return max((b - a, a - began) for a, b in pairwise(heard))
 
 
 def _victim(client: PeerProcess, peers: Peers) -> PeerProcess:

@@ -19,9 +19,9 @@ from pipeline.parts import read_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows of a piece at most: a second of work for a worker, so that starting tasks costs little and the last ends soon.
+# Rows of a piece at most: seconds of work for a worker, so that starting tasks costs nothing and the last ends soon.
 # A small archive is cut finer, so that every core has some.
-PIECE_ROWS = 64_000
+PIECE_ROWS = 128_000
 _LEAST_ROWS = 10_000
 _PIECES_WANTED = 16
 

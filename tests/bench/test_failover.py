@@ -18,12 +18,19 @@ from bench.failover import longest_silence, summary
     ],
 )
 def test_a_stream_that_stops_is_silent_until_the_end_of_the_watch(times, expected):
-    assert longest_silence(times, 10.0, 14.0) == pytest.approx(expected)
+    assert longest_silence(times, 10.0, 14.0)[0] == pytest.approx(expected)
 
 
 def test_one_hiccup_is_not_the_faults_but_every_loss_and_the_slowest_repair_count():
     rounds = [
-        {"parents": 2, "fault": "kill", "lost": lost, "longest_silence_ms": silence, "restored_s": restored}
+        {
+            "parents": 2,
+            "fault": "kill",
+            "lost": lost,
+            "longest_silence_ms": silence,
+            "silent_from_s": 0.5,
+            "restored_s": restored,
+        }
         for lost, silence, restored in [(0, 9.0, 0.9), (1, 95.0, 0.8), (2, 11.0, 1.5)]
     ]
     found = summary(rounds)
