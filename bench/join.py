@@ -34,7 +34,7 @@ STREAM = "bench"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=10, help="how often the command is started (%(default)s)")
-    parser.add_argument("--rate", type=float, default=100.0, help="packets a second (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="packets a second (%(default)s)")
     parser.add_argument("--parents", type=int, default=2)
     parser.add_argument("--starts", type=int, default=10, help="of --help, the fastest counts (%(default)s)")
 
