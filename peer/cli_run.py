@@ -48,16 +48,25 @@ def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
     return trio.run(_with_signals, command)
 
 
+def _stops() -> list[signal.Signals]:
+    """The signals that end a command: a closed terminal, too, unless whoever started us said otherwise (nohup)."""
+    stops = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        stops.append(signal.SIGHUP)
+    return stops
+
+
 async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
     caught: list[int] = []
     code = int(ExitCode.OK)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*_stops()) as signals:
         async with trio.open_nursery() as nursery:
             scope = trio.CancelScope()
 
             async def watch() -> None:
                 async for number in signals:
-                    if caught:
+                    # Only a second Ctrl-C is impatience. SIGTERM comes twice by itself, from a parent and from its end.
+                    if caught and number == signal.SIGINT:
                         os._exit(ExitCode.INTERRUPTED)
                     caught.append(number)
                     scope.cancel()

@@ -80,6 +80,7 @@ def start_recorder(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=(log / "recorder.err").open("wb"),
+            start_new_session=True,  # Spark hangs up on the whole group of its workers: the log would end unsynced
             preexec_fn=_end_with_parent() if sys.platform == "linux" else None,
         )
     except OSError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import peer
-from peer import blocking
+from peer import blocking, packetlog
 from peer.cli_errors import ExitCode
 from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, Running, clean_environment, root, running
 from tests.peer.inprocess import call_here, root_here
@@ -189,6 +189,25 @@ def wait_for_packets(log: str, count: int) -> None:
     while reader.end_position() < count:
         assert time.monotonic() < deadline, f"only {reader.end_position()} of {count} packets were recorded"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGHUP, signal.SIGTERM)])
+def test_a_recording_that_is_told_twice_to_end_is_synced(tmp_path, numbers):
+    """Spark's end did that: the second signal cut the first one's farewell short, and the log's tail was not marked."""
+    log = tmp_path / "log"
+    with (
+        root_here("demo", rate=300) as address,
+        running("record", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--parents", "1", "--out", str(log),
+                "--sync-seconds", "60") as recording,
+    ):  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while not (log.is_dir() and packetlog.Reader(log, durable=False).end_position() > 50):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for number in numbers:
+            recording.process.send_signal(number)
+        assert recording.end() == ExitCode.OK
+    assert packetlog.Reader(log).end_position() == packetlog.Reader(log, durable=False).end_position() > 50
 
 
 def test_a_bridge_serves_plain_tcp():

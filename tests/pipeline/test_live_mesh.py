@@ -79,6 +79,7 @@ def test_a_live_mesh_into_the_archive_exactly_once(spark, tmp_path):
         assert "Traceback" not in said
         assert said.rstrip().endswith("pipeline: interrupted")
         assert holds_soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))  # nothing stays behind
+        assert holds_soon(lambda: not is_written(log))
     # What the log has beyond the last batch, by a query that ends with it.
     options = {"log": str(log), "maxRecords": "100000"}
     record_once(spark, options, out, log / "checkpoint", progress=progress)
