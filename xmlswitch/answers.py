@@ -4,62 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SHORT = 128
+SHORT = 128  # links, by slot
+_TOO_MANY = 1 << SHORT
+_WIDE = 16_384
 
 
-class Answer:
-    """Few links: a mask of those still `left`, and an end (`done`) when there is none. Many: all are collected."""
+class Few:
+    """An answer with few links: a mask of those still `left`, and an end (`done`) when there is none."""
 
-    __slots__ = ("_found", "_mask", "_wanted", "done", "is_short", "left")
+    __slots__ = ("_wanted", "done", "left")
+    is_short = True
+    is_wide = False
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = self.left = wanted
+        self.done = not wanted
+
+    def all_of(self, links: Iterable[int]) -> None:
+        left = self.left
+        for link in links:
+            left &= ~(1 << link)
+        self.left = left
+        self.done = not left
+
+    def mask(self, links: int) -> None:
+        self.left &= ~links
+        self.done = not self.left
+
+    def take(self, links: int | list[int]) -> None:
+        """Links in the form that is best for this answer."""
+        self.mask(links if isinstance(links, int) else mask_of(links))
+
+    def misses(self, links: Iterable[int]) -> bool:
+        """Whether one of the links is not known to match yet."""
+        return any(self.left >> link & 1 for link in links)
+
+    @property
+    def found(self) -> int:
+        return self._wanted & ~self.left
+
+
+class Many:
+    """An answer with more: all links that are found are collected, some more than once.
+
+    A wide one has so many that a mask of some of them is better not made.
+    """
+
+    __slots__ = ("_found", "_mask", "_wanted", "is_wide")
+    is_short = False
+    done = False
+    left = -1
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
-        self.is_short = wanted.bit_length() <= _SHORT
-        self.left = wanted if self.is_short else -1
-        self.done = not wanted
+        self.is_wide = wanted.bit_length() > _WIDE
         self._mask = 0
         self._found: list[int] = []
 
-    def one(self, link: int) -> None:
-        if self.is_short:
-            self.left &= ~(1 << link)
-            self.done = not self.left
-        else:
-            self._found.append(link)
-
     def all_of(self, links: Iterable[int]) -> None:
-        if self.is_short:
-            left = self.left
-            for link in links:
-                left &= ~(1 << link)
-            self.left = left
-            self.done = not left
-        else:
-            self._found += links
+        self._found += links
 
     def mask(self, links: int) -> None:
-        if self.is_short:
-            self.left &= ~links
-            self.done = not self.left
-        else:
-            self._mask |= links
+        self._mask |= links
 
     def take(self, links: int | list[int]) -> None:
-        """Links in the form that is best for this answer: a mask for few, else a list."""
         if isinstance(links, int):
-            self.mask(links)
+            self._mask |= links
         else:
             self._found += links
 
     def misses(self, links: Iterable[int]) -> bool:
-        """Whether one of the links is not known to match yet."""
-        return not self.is_short or any(self.left >> link & 1 for link in links)
+        return True
 
     @property
     def found(self) -> int:
-        if self.is_short:
-            return self._wanted & ~self.left
         return (self._mask | mask_of(self._found)) & self._wanted
+
+
+Answer = Few | Many
+
+
+def answer_for(wanted: int) -> Answer:
+    """An answer about these links."""
+    return Few(wanted) if wanted < _TOO_MANY else Many(wanted)
 
 
 def mask_of(links: Iterable[int]) -> int:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from xmlswitch.answers import mask_of
+from xmlswitch.answers import SHORT, Few, mask_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.tables import Table
 
@@ -25,18 +25,23 @@ if TYPE_CHECKING:
 
 # What was read of a document so far, one node's look or several's; a column that is missing is read when asked for.
 Values = dict["ColumnEntry", "Look | list[Look]"]
-# Slots that the structure allows, and what may rule some of them out: columns of one value with thresholds alone,
-# columns of one value with other tests (beside them what they remember), and columns of several nodes.
+# Slots that the structure allows, the links that they have (-1: not known), and what may rule some slots out. Columns
+# of one value: those with thresholds alone, those with equality or prefixes alone, those with other tests (beside them
+# what they remember). And columns of several nodes.
 Job = tuple[
     "Block",
     int,
+    int,
     list[tuple["ColumnEntry", list[float], list[int]]],
+    list[tuple["ColumnEntry", int | None, dict[str, int], int]],
     list[tuple["ColumnEntry", dict[str, int], Table]],
     list[tuple["ColumnEntry", Table]],
 ]
 MAX_SLOTS = 2048
 _MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
+_FIRST = SHORT + 1  # the size of an integer whose last bit is the first slot behind the links
+_ALL_LINKS = (1 << SHORT) - 1
 _FEW = 16  # set bits that are found by taking one after the other
 _MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
 
@@ -46,20 +51,23 @@ class Block:
 
     __slots__ = (
         "_absent",
+        "_are_shared",
         "_columns",
         "_full",
         "_masks",
         "_owners",
         "_paths",
         "_required",
+        "_rests",
         "_settled",
+        "_slots",
         "_unique",
         "_valued",
         "_verify",
         "bits",
         "dead",
         "entries",
-        "groups",
+        "rests",
         "tables",
     )
 
@@ -78,9 +86,14 @@ class Block:
         self._paths: tuple[frozenset[PathEntry], ...] = (frozenset(), frozenset(), frozenset())
         self._columns: list[tuple[ColumnEntry, Table]] = []
         self._valued = 0  # slots with a test on a value
-        self._owners: list[int | dict[int, int] | None] | None = None
+        self._owners: list[int | Iterable[int]] | None = None
+        self._are_shared = False  # some slot has several owners
         self._masks: list[dict[int, int]] = []
-        self.groups: list[tuple[int, int]] | None = None
+        # For few links, by slot: all slots and links but those that go with it. Empty while some slot has none. Slots are
+        # taken from the last one down, so what older ones know of later ones does not matter.
+        self.rests: list[int] = []
+        self._rests: list[int] = []
+        self._slots: dict[int, int] = {}  # by the links that they have
 
     @property
     def is_full(self) -> bool:
@@ -114,13 +127,16 @@ class Block:
                 table = self.tables[column] = Table()
             table.add(slot, test, positive)
         self._settled = False
-        self.links_changed()
+        self._owners = None
+        self._masks = []
+        self.rests = []
 
     def remove(self, entry: Entry) -> None:
         self.entries[entry.slot] = None
         self.bits &= ~(1 << entry.slot)
         self.dead += 1
-        self.links_changed()
+        self._owners = None
+        self._masks = []
 
     def take_all(self) -> list[Entry]:
         """Empty it, for its entries to be added anew."""
@@ -135,8 +151,12 @@ class Block:
         return left
 
     def links_changed(self) -> None:
-        self._owners = self.groups = None
+        """Other links want an entry that is in it."""
+        self._owners = None
         self._masks = []
+        self.rests = []
+        self._rests = []
+        self._slots = {}
 
     # --- documents ---
 
@@ -155,27 +175,32 @@ class Block:
             sure &= ~_union(self._absent, absent & present)
         return sure, left & unsure
 
-    def job(self, slots: int, has_one_value: Callable[[ColumnEntry], bool] | None = None) -> tuple[Job | None, int]:
+    def job(
+        self, slots: int, has_one_value: Callable[[ColumnEntry], bool] | None = None, is_short: bool = False
+    ) -> tuple[Job | None, int]:
         """What values must decide of these slots, and the slots of which they have nothing to say.
 
-        A job that will be run many times is made for columns of which it is known whether they have one value.
+        A job that will be run many times is made for columns of which it is known whether they have one value, and for
+        few links or many.
         """
         self._settle()
         valued = slots & self._valued
         if not valued:
             return None, slots
         if has_one_value is None:
-            return (self, valued, [], [], self._columns), slots ^ valued
-        job: Job = self, valued, [], [], []
+            return (self, valued, -1, [], [], [], self._columns), slots ^ valued
+        job: Job = self, valued, self.reach if is_short else -1, [], [], [], []
         for column, table in self._columns:
             if not table.slots & valued:
                 continue
             if not has_one_value(column):
-                job[4].append((column, table))
-            elif (flat := table.flat) is not None:
-                job[2].append((column, *flat))
+                job[6].append((column, table))
+            elif (ladder := table.flat_ladder) is not None:
+                job[3].append((column, *ladder))
+            elif (hits := table.flat_hits) is not None:
+                job[4].append((column, *hits))
             else:
-                job[3].append((column, table.kept, table))
+                job[5].append((column, table.kept, table))
         return job, slots ^ valued
 
     def _settle(self) -> None:
@@ -201,18 +226,19 @@ class Block:
         """The links of these slots, some perhaps more than once."""
         owners = self._owners
         if owners is None:
-            owners = self._owners = [None if entry is None else entry.owners for entry in self.entries]
-        links: list[int] = []
-        for slot in slots_of(slots):
-            owner = owners[slot]
-            if type(owner) is int:
-                links.append(owner)
-            elif owner:
-                links += owner  # type: ignore[arg-type]
+            held = [None if entry is None else entry.owners for entry in self.entries]
+            owners = self._owners = [() if owner is None else owner for owner in held]
+            self._are_shared = any(entry is not None and not isinstance(entry.owners, int) for entry in self.entries)
+        found = [*map(owners.__getitem__, slots_of(slots))]
+        if not self._are_shared:
+            return found  # type: ignore[return-value]
+        links = [owner for owner in found if isinstance(owner, int)]
+        for owner in found:
+            links += () if isinstance(owner, int) else owner
         return links
 
     def mask(self, slots: int) -> int:
-        """The same as a mask, when there are many: eight slots at a time, as they were found before."""
+        """The same as a mask, of short ones when there are many: eight slots at a time, as they were found before."""
         masks = self._masks
         if not masks:
             masks = self._masks = [{} for _ in range(len(self.entries) // 8 + 1)]
@@ -228,24 +254,26 @@ class Block:
                 found |= part
         return found
 
-    def group(self) -> list[tuple[int, int]]:
-        """For each slot the mask of its links, and the slots that have another mask."""
-        slots: dict[int, int] = {}
-        masks = [0 if entry is None else mask_of(entry.links) for entry in self.entries]
-        for slot, mask in enumerate(masks):
-            slots[mask] = slots.get(mask, 0) | 1 << slot
-        shared = {mask: (mask, self._full & ~same) for mask, same in slots.items()}
-        self.groups = [shared[mask] for mask in masks]
-        return self.groups
+    def find_rests(self) -> list[int]:
+        """Have `rests` for all slots."""
+        rests, held = self._rests, self._slots
+        new = []
+        for slot, entry in enumerate(self.entries[len(rests) :], len(rests)):
+            links = 0 if entry is None else sum([1 << link for link in entry.links if link < SHORT])
+            held[links] = held.get(links, 0) | 1 << slot
+            new.append(links)
+        full = self._full << SHORT | _ALL_LINKS
+        shared = {links: full ^ (held[links] << SHORT | links) for links in set(new)}
+        rests += [shared[links] for links in new]
+        self.rests = rests
+        return rests
 
     @property
     def reach(self) -> int:
-        """A mask of all links."""
-        groups = self.groups if self.groups is not None else self.group()
-        mask = 0
-        for links in {links for links, _ in groups}:
-            mask |= links
-        return mask
+        """The few links that it has, and perhaps some that it had."""
+        if not self.rests:
+            self.find_rests()
+        return reduce(or_, self._slots, 0)
 
 
 def _union(held: dict[PathEntry, int], paths: Iterable[PathEntry]) -> int:
@@ -254,9 +282,15 @@ def _union(held: dict[PathEntry, int], paths: Iterable[PathEntry]) -> int:
 
 def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     """Decide slots that the structure allows. Written flat: this is where a packet's time goes."""
-    for block, slots, ladders, remembered, others in jobs:
+    unmatched = answer.left
+    is_short = answer.is_short
+    for block, slots, reach, ladders, hits, remembered, others in jobs:
+        if not reach & unmatched:
+            continue
         for column, keys, rows in ladders:  # as in `left`
             slots &= rows[bisect_right(keys, values[column][3])]
+        for column, length, held, rest in hits:
+            slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
         for column, kept, table in remembered:
             look = values[column]
             mask = kept.get(look[0])  # type: ignore[arg-type]
@@ -268,28 +302,30 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
                 slots &= table.keep(values[column])
         if not slots:
             continue
-        if not answer.is_short:
-            if slots.bit_count() > _FEW:
-                answer.mask(block.mask(slots))
-            else:
-                answer.all_of(block.links(slots))
-            continue
-        groups = block.groups or block.group()
-        found = 0
-        while slots:  # one slot of a link is enough: all others that it has go with it
-            links, rest = groups[slots.bit_length() - 1]
-            found |= links
-            slots &= rest
-        answer.mask(found)
-        if answer.done:
-            return
+        if is_short:
+            # One slot of a link is enough: it takes the link, and all others that the link has, with it.
+            rests = block.rests or block.find_rests()
+            unmatched |= slots << SHORT
+            while (size := unmatched.bit_length()) > SHORT:
+                unmatched &= rests[size - _FIRST]
+            if not unmatched:
+                break
+        elif slots.bit_count() > _FEW and not answer.is_wide:
+            answer.mask(block.mask(slots))
+        else:
+            answer.all_of(block.links(slots))
+    if isinstance(answer, Few):
+        answer.left = unmatched
+        answer.done = not unmatched
 
 
 def left(job: Job, values: Values) -> int:
     """The slots of a job that no value rules out."""
-    _, slots, ladders, remembered, others = job
+    _, slots, _, ladders, hits, remembered, others = job
     for column, keys, rows in ladders:
         slots &= rows[bisect_right(keys, values[column][3])]
+    for column, length, held, rest in hits:
+        slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
     for column, _, table in remembered:
         slots &= table.keep(values[column])
     for column, table in others:

@@ -102,7 +102,6 @@ class Bucket:
         self.version += 1
 
     def links_changed(self, entry: Entry) -> None:
-        """Other links want an entry that is in it."""
         if entry.place is not None:
             entry.place.links_changed()
         self.version += 1

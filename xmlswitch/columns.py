@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xmlswitch.atoms import Column, Test, absent_value, transformed
 from xmlswitch.buckets import Bucket
 from xmlswitch.ladders import rank
-from xmlswitch.numerals import to_number
+from xmlswitch.numerals import NAN, NUMERAL_STARTS, to_number
 
 if TYPE_CHECKING:
     from xmlswitch.paths import PathEntry
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
 
-_START = 3  # characters by which looks are found again
 _MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
 
 
@@ -31,13 +30,13 @@ class ColumnEntry:
         "_max_looks",
         "_numbers",
         "_prefixes",
-        "_starts",
         "_strings",
         "absent",
         "chain",
         "column",
         "fact",
         "first",
+        "has_anchors",
         "is_count",
         "looks",
         "path",
@@ -54,10 +53,10 @@ class ColumnEntry:
         self.fact: Any = column.chain[0][1] if column.chain[:1] and column.chain[0][0] == "holds" else None
         self.refs = 0
         self.looks: dict[str, Look] = {}  # by the text, before the column's functions
-        self._starts: dict[str, list[str]] = {}  # the texts of looks, by how their values begin
         self._max_looks = max_looks
         value = absent_value(column) if column.first else ""
         self.absent: Look | list[Look] = look_of(value) if column.first else []
+        self.has_anchors = False
         self._strings: dict[str, Bucket] = {}
         self._numbers: dict[float, Bucket] = {}
         self._prefixes: dict[int, dict[str, Bucket]] = {}  # by length
@@ -65,7 +64,15 @@ class ColumnEntry:
     def look(self, text: str) -> Look:
         """What a node's text means; kept in `looks`."""
         value = transformed(text, self.chain) if self.chain else text
-        number = to_number(value)
+        number = to_number(value) if value[:1] in NUMERAL_STARTS else NAN
+        look = value, number, self._waiting_for(value, number) if self.has_anchors else (), rank(number)
+        if len(text) <= _MAX_CHARS:
+            if len(self.looks) >= self._max_looks:
+                self.looks.clear()
+            self.looks[text] = look
+        return look
+
+    def _waiting_for(self, value: str, number: float) -> tuple[Bucket, ...]:
         found: list[Bucket] = []
         if (bucket := self._strings.get(value)) is not None:
             found.append(bucket)
@@ -74,22 +81,7 @@ class ColumnEntry:
         for length, prefixes in self._prefixes.items():
             if (bucket := prefixes.get(value[:length])) is not None:
                 found.append(bucket)
-        look = value, number, tuple(found), rank(number)
-        if len(text) <= _MAX_CHARS:
-            if len(self.looks) >= self._max_looks:
-                self.looks.clear()
-                self._starts.clear()
-            self.looks[text] = look
-            start = value[:_START]
-            if start in self._starts:
-                self._starts[start].append(text)
-            else:
-                self._starts[start] = [text]
-        return look
-
-    @property
-    def has_anchors(self) -> bool:
-        return bool(self._strings or self._numbers or self._prefixes)
+        return tuple(found)
 
     def waiting(self, test: Test) -> Bucket | None:
         """The bucket of a test that is an anchor, if there is one."""
@@ -110,7 +102,7 @@ class ColumnEntry:
             self._numbers[float(operand)] = bucket
         else:
             self._prefixes.setdefault(len(str(operand)), {})[str(operand)] = bucket
-        self._forget(test)
+        self._anchors_changed()
         return bucket
 
     def drop(self, test: Test) -> None:
@@ -125,22 +117,8 @@ class ColumnEntry:
             del held[str(operand)]
             if not held:
                 del self._prefixes[len(str(operand))]
-        self._forget(test)
+        self._anchors_changed()
 
-    def _forget(self, test: Test) -> None:
-        """Looks at values that pass the test say too little, or too much."""
-        passes, operand = test.predicate, str(test.operand)
-        if test.op == "n=":
-            starts = [*self._starts]
-        elif test.op == "=" or len(operand) >= _START:
-            starts = [operand[:_START]]
-        else:
-            starts = [start for start in self._starts if start.startswith(operand)]
-        for start in starts:
-            texts = self._starts.pop(start, ())
-            kept = [text for text in texts if not passes(self.looks[text][0])]
-            if kept:
-                self._starts[start] = kept
-            for text in texts if len(kept) < len(texts) else ():
-                if passes(self.looks[text][0]):
-                    del self.looks[text]
+    def _anchors_changed(self) -> None:
+        self.has_anchors = bool(self._strings or self._numbers or self._prefixes)
+        self.looks.clear()  # they say too little, or too much

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from xmlswitch.answers import Answer
+from xmlswitch.answers import answer_for
 from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff
 from xmlswitch.evaluate import string_value
@@ -16,6 +16,7 @@ from xmlswitch.shapes import ShapeBook
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
+    from xmlswitch.answers import Answer
     from xmlswitch.entries import Entry
     from xmlswitch.query import Query
 
@@ -42,12 +43,17 @@ class XPathIndex:
     def match(self, packet: bytes, wanted: int) -> int:
         """The links among `wanted` that have a query which matches."""
         index = self._index
-        answer = Answer(wanted)
+        answer = answer_for(wanted)
         known = self._shapes.find(packet)
-        root = None
-        if known is not None and not (program := known[0].program(index)).framed:
+        root = program = None
+        if known is not None:
+            shape, texts = known
+            program = shape.program if shape.version == index.version else None
+            if program is None:
+                program = shape.study(index)
+        if program is not None and not program.framed:
             self.by_shape += 1
-            pending = program.run(index, known[1], answer)
+            pending = program.run(index, texts, answer)
             structure = program.structure
         else:
             root = parse_document(packet, self._documents)

@@ -10,8 +10,7 @@ What a frame's structure settles is remembered by what was noted in it: most nod
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from xmlswitch.answers import mask_of
@@ -21,7 +20,7 @@ from xmlswitch.blocks import Block, Job, left, run, slots_of
 from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
-from xmlswitch.paths import PathEntry
+from xmlswitch.paths import PathEntry, PathTable
 from xmlswitch.twigs import Condition, Twig
 
 if TYPE_CHECKING:
@@ -132,16 +131,17 @@ class ScopeSet:
 class Frames:
     """All scopes. `relative` is the automaton that runs from every frame's node downwards."""
 
-    def __init__(self, limits: IndexLimits) -> None:
+    def __init__(self, limits: IndexLimits, on_change: Callable[[], None]) -> None:
         self._limits = limits
+        self._on_change = on_change
         self.relative = Automaton(limits.max_states)
         self.openers = Automaton(limits.max_states)  # over the paths of scopes
         self.scopes: dict[Linear, Scope] = {}
         self._by_entry: dict[PathEntry, Scope] = {}
         self._sets: dict[Accept, ScopeSet] = {}
         self.version = 0  # changes when a path or a scope comes or goes
-        self._paths: dict[Linear, PathEntry] = {}
-        self._serials = itertools.count(1)
+        self._paths = PathTable(self.relative, self._walks_changed)
+        self._opening = PathTable(self.openers, self._forget_sets)
 
     # --- terms come and go ---
 
@@ -172,10 +172,8 @@ class Frames:
     def _scope(self, path: Linear) -> Scope:
         scope = self.scopes.get(path)
         if scope is None:
-            entry = PathEntry(path, next(self._serials))
+            entry = self._opening.hold(path)
             scope = self.scopes[path] = self._by_entry[entry] = Scope(path, entry)
-            self.openers.add(entry)
-            self._forget_sets()
         return scope
 
     def _forget_sets(self) -> None:
@@ -184,7 +182,11 @@ class Frames:
             self._sets.clear()
             for scope in self.scopes.values():
                 scope.sets.clear()
+        self._walks_changed()
+
+    def _walks_changed(self) -> None:
         self.version += 1
+        self._on_change()
 
     def _hold(self, scope: Scope, twig: Twig, fact: bool) -> Term:
         term = scope.terms.get((twig, fact))
@@ -222,13 +224,12 @@ class Frames:
             scope.paths[path] -= 1
             if not scope.paths[path]:
                 del scope.paths[path]
-            self._release_path(path)
+            self._paths.release(path)
         self._changed(term)
         if not scope.terms:
             del self.scopes[scope.path]
             del self._by_entry[scope.entry]
-            self.openers.remove(scope.entry)
-            self._forget_sets()
+            self._opening.release(scope.entry)
 
     def _inner(self, scope: Scope, condition: Condition) -> Term:
         path = Linear(scope.path.steps + condition.path.steps)
@@ -242,7 +243,7 @@ class Frames:
         absent: set[PathEntry] = set()
         tests: list[Bound] = []
         for condition in term.twig:
-            path = self._paths[condition.path] if again else self._hold_path(condition.path)
+            path = self._paths[condition.path] if again else self._paths.hold(condition.path)
             if not again:
                 uses = term.scope.paths[path] = term.scope.paths.get(path, 0) + 1
                 if uses == 1:
@@ -275,22 +276,6 @@ class Frames:
             term.place.links_changed()
         for scope_set in term.scope.sets:
             scope_set.programs.clear()
-
-    def _hold_path(self, path: Linear) -> PathEntry:
-        entry = self._paths.get(path)
-        if entry is None:
-            entry = self._paths[path] = PathEntry(path, next(self._serials))
-            self.relative.add(entry)
-            self.version += 1
-        entry.refs += 1
-        return entry
-
-    def _release_path(self, entry: PathEntry) -> None:
-        entry.refs -= 1
-        if not entry.refs:
-            del self._paths[entry.path]
-            self.relative.remove(entry)
-            self.version += 1
 
     def _column(self, path: PathEntry, column: Column, again: bool) -> ColumnEntry:
         entry = path.columns.get(column)

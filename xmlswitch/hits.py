@@ -65,6 +65,17 @@ class Hits:
         else:
             self._odd.append((test.predicate, bit))
 
+    @property
+    def one_kind(self) -> tuple[int | None, dict[str, int]] | None:
+        """How many characters of a value to look up, and where, when all tests are equality or prefixes of a length."""
+        if self._numbers or self._needles is not None or self._nonempty or self._odd:
+            return None
+        if not self._prefixes:
+            return None, self._strings
+        if self._strings or len(self._prefixes) > 1:
+            return None
+        return next(iter(self._prefixes.items()))
+
     def kept(self, look: Look, full: int) -> int:
         """Of all slots, those that a value lets stay."""
         hit = self._hit(look[0], look[1])

@@ -14,13 +14,13 @@ import itertools
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
-from xmlswitch.atoms import Atom, Column, Conjunction, Linear, Test
+from xmlswitch.atoms import Column, Conjunction, Test
 from xmlswitch.automaton import Automaton
 from xmlswitch.buckets import Bucket
 from xmlswitch.columns import ANCHORS, ColumnEntry
 from xmlswitch.entries import Bound, Entry, EntryKey, Needs
 from xmlswitch.frames import Frames, Term
-from xmlswitch.paths import Journal, PathEntry
+from xmlswitch.paths import Journal, PathEntry, PathTable
 from xmlswitch.spots import Spots
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from xmlswitch.matching import Structure
     from xmlswitch.query import Query
 
+# A literal that is held: its path, its column and test, whether it is positive, and whether it needs the path.
+_Literal = tuple[PathEntry, ColumnEntry | None, Test | None, bool, bool]
+
+_NONE: frozenset[PathEntry] = frozenset()
+_NOT_OF_NOTHING = frozenset({"n=", "n<", "n<=", "n>", "n>="})  # the empty string is no number
 _MAX_INTERNED = 10_000
 _MAX_MOVED = 1000  # queries a packet: each takes about a tenth of a millisecond
 
@@ -39,18 +44,18 @@ class Index:
         self.limits = limits
         self.automaton = Automaton(limits.max_states)
         self.journal = Journal()
-        self.layout = 0  # changes when a walk must look at other values or count other paths
-        self.paths_changed = 0  # changes when a path comes or goes
+        self.version = 0  # changes when a walk over the same document would find other things:
+        self.layout = 0  # must look at other values, or count other paths
+        self.paths_changed = 0  # sees a path that is new, or misses one
         self.shelves = 0  # changes when path's buckets hold other blocks, or other columns have anchors
         self.entries: dict[EntryKey, Entry] = {}
-        self.frames = Frames(limits)
+        self.frames = Frames(limits, self._walks_changed)
         self.spots = Spots(self, self.frames)
         self.always = Bucket(self._shelves_changed)  # of conjunctions that require no path
-        self._paths: dict[Linear, PathEntry] = {}
-        self._serials = itertools.count(1)
+        self._paths = PathTable(self.automaton, self._paths_changed)
         self._interned: dict[Needs, Needs] = {}
         self._structures: dict[Hashable, Structure] = {}
-        self._structures_at = (-1, -1, -1)
+        self._structures_at = -1
         self._framed: dict[Query, list[Term]] = {}  # queries that frames decide
 
     # --- conjunctions come and go ---
@@ -70,7 +75,10 @@ class Index:
                 self._place(entry)
             else:
                 entry.take(link)
-            self._links_changed(entry, link, True)
+                if entry.bucket is not None:
+                    entry.bucket.links_changed(entry)
+            if entry.bucket is None:
+                self.journal.note(self._plain_path(entry.conjunction), link, True)
         if terms is not None:
             terms[:] = [self.frames.add(twig, link) for twig in query.twigs or ()]
 
@@ -82,10 +90,13 @@ class Index:
             key = _key(conjunction, query)
             entry = self.entries[key]
             entry.drop(link)
-            self._links_changed(entry, link, False)
+            if entry.bucket is None:
+                self.journal.note(self._plain_path(entry.conjunction), link, False)
             if entry.owners is None:
                 del self.entries[key]
                 self._displace(entry)
+            elif entry.bucket is not None:
+                entry.bucket.links_changed(entry)
         if terms is not None:
             for term in terms:
                 self.frames.remove(term, link)
@@ -136,12 +147,6 @@ class Index:
             if entry is not None:
                 self._displace(entry)
 
-    def _links_changed(self, entry: Entry, link: int, on: bool) -> None:
-        if entry.bucket is not None:
-            entry.bucket.links_changed(entry)
-        else:
-            self.journal.note(self._plain_path(entry.conjunction), link, on)
-
     def _plain_path(self, conjunction: Conjunction) -> PathEntry:
         ((atom, _),) = conjunction.literals
         return self._paths[atom.path]
@@ -150,20 +155,23 @@ class Index:
         conjunction = entry.conjunction
         if _is_plain(conjunction):
             ((atom, _),) = conjunction.literals
-            self._hold_path(atom.path).plain = entry
+            self._paths.hold(atom.path).plain = entry
             return
         anchor: tuple[ColumnEntry, Test] | None = None
         best: Bucket | None = None
         rarest: PathEntry | None = None
+        literals: list[_Literal] = []
         for atom, positive in conjunction.literals:
-            path = self._hold_path(atom.path)
+            path = self._paths.hold(atom.path)
             self._watch(path)
-            column = self._hold_column(path, atom.column) if atom.column is not None else None
-            if not positive or not _needs_path(column, atom.test):
+            test = atom.test
+            column = None if atom.column is None else self._hold_column(path, atom.column)
+            needs_path = positive and _needs_path(column, test)
+            literals.append((path, column, test, positive, needs_path))
+            if not needs_path:
                 continue
             if rarest is None or path.order < rarest.order:
                 rarest = path
-            test = atom.test
             if column is None or test is None or test.op not in ANCHORS or column.is_count:
                 continue
             bucket = column.waiting(test)
@@ -173,7 +181,7 @@ class Index:
             elif anchor is None or (best is not None and bucket.size < best.size):
                 anchor, best = (column, test), bucket
         for linear in conjunction.unique:
-            path = self._hold_path(linear)
+            path = self._paths.hold(linear)
             self._watch(path)
             if entry.query is not None and not conjunction.verify:
                 path.branching = path.branching or {}
@@ -189,14 +197,14 @@ class Index:
         else:
             best = self.always
         entry.bucket = best
-        best.add(entry, *self._bound(entry), self._bound)
+        best.add(entry, *self._bound(entry, literals, anchor), self._bound_again)
 
     def _displace(self, entry: Entry) -> None:
         conjunction = entry.conjunction
         if entry.bucket is None:
             path = self._plain_path(conjunction)
             path.plain = None
-            self._release_path(path)
+            self._paths.release(path)
             return
         bucket = entry.bucket
         bucket.remove(entry)
@@ -206,44 +214,57 @@ class Index:
                 path.bucket = None
             if atom.column is not None:
                 column = path.columns[atom.column]
-                if not bucket.size and _is_anchor(column, atom, bucket) and atom.test is not None:
+                if not bucket.size and atom.test is not None and _is_anchor(column, atom.test, bucket):
                     column.drop(atom.test)
                     self._sort_anchors(path)
                 self._release_column(column)
             self._unwatch(path)
-            self._release_path(path)
+            self._paths.release(path)
         for linear in conjunction.unique:
             path = self._paths[linear]
             if path.branching is not None and entry.query is not None:
                 path.branching.pop(entry.query, None)
             self._unwatch(path)
-            self._release_path(path)
+            self._paths.release(path)
 
-    def _bound(self, entry: Entry) -> tuple[Needs, tuple[Bound, ...]]:
-        """What an entry needs beyond having come to its bucket."""
+    def _bound_again(self, entry: Entry) -> tuple[Needs, tuple[Bound, ...]]:
+        literals: list[_Literal] = []
+        anchor: tuple[ColumnEntry, Test] | None = None
+        for atom, positive in entry.conjunction.literals:
+            path, test = self._paths[atom.path], atom.test
+            column = None if atom.column is None else path.columns[atom.column]
+            needs_path = positive and _needs_path(column, test)
+            literals.append((path, column, test, positive, needs_path))
+            if needs_path and column is not None and test is not None and _is_anchor(column, test, entry.bucket):
+                anchor = column, test
+        return self._bound(entry, literals, anchor)
+
+    def _bound(
+        self, entry: Entry, literals: list[_Literal], anchor: tuple[ColumnEntry, Test] | None
+    ) -> tuple[Needs, tuple[Bound, ...]]:
+        """What an entry needs beyond having come to its bucket: by its anchor's value, or by its path."""
         conjunction, bucket = entry.conjunction, entry.bucket
         required: set[PathEntry] = set()
         absent: set[PathEntry] = set()
         tests: list[Bound] = []
         guard: PathEntry | None = None
-        for atom, positive in conjunction.literals:
-            path = self._paths[atom.path]
-            column = path.columns[atom.column] if atom.column is not None else None
-            if positive and _needs_path(column, atom.test):
+        for path, column, test, positive, needs_path in literals:
+            if needs_path:
                 required.add(path)
                 if path.bucket is bucket:
                     guard = path
-            if column is None or atom.test is None:
+            if column is None or test is None:
                 if not positive:
                     absent.add(path)
-                continue
-            if positive and _is_anchor(column, atom, bucket):
+            elif positive and (column, test) == anchor:
                 guard = path
             else:
-                tests.append(Bound(column, atom.test, positive))
+                tests.append(Bound(column, test, positive))
         if guard is not None:
             required.discard(guard)
-        unique = frozenset([self._paths[linear] for linear in conjunction.unique])
+        unique = _NONE
+        if conjunction.unique:
+            unique = frozenset([self._paths[linear] for linear in conjunction.unique])
         needs = Needs(frozenset(required), frozenset(absent), unique, conjunction.verify)
         known = self._interned.get(needs)
         if known is None:
@@ -254,36 +275,22 @@ class Index:
 
     # --- paths and columns ---
 
-    def _hold_path(self, path: Linear) -> PathEntry:
-        entry = self._paths.get(path)
-        if entry is None:
-            entry = self._paths[path] = PathEntry(path, next(self._serials))
-            self.automaton.add(entry)
-            self.paths_changed += 1
-        entry.refs += 1
-        return entry
-
-    def _release_path(self, entry: PathEntry) -> None:
-        entry.refs -= 1
-        if not entry.refs:
-            del self._paths[entry.path]
-            self.automaton.remove(entry)
-            self.paths_changed += 1
-
     def _watch(self, path: PathEntry) -> None:
         path.watched += 1
-        self.layout += path.watched == 1
+        if path.watched == 1:
+            self._layout_changed()
 
     def _unwatch(self, path: PathEntry) -> None:
         path.watched -= 1
-        self.layout += path.watched == 0
+        if not path.watched:
+            self._layout_changed()
 
     def _hold_column(self, path: PathEntry, column: Column) -> ColumnEntry:
         entry = path.columns.get(column)
         if entry is None:
             entry = path.columns[column] = ColumnEntry(column, path, self.limits.max_value_memo)
             path.counted += entry.is_count
-            self.layout += 1
+            self._layout_changed()
         entry.refs += 1
         return entry
 
@@ -292,7 +299,7 @@ class Index:
         if not entry.refs:
             del entry.path.columns[entry.column]
             entry.path.counted -= entry.is_count
-            self.layout += 1
+            self._layout_changed()
 
     def _sort_anchors(self, path: PathEntry) -> None:
         anchored = tuple(column for column in path.columns.values() if column.has_anchors)
@@ -303,17 +310,23 @@ class Index:
     def _shelves_changed(self) -> None:
         self.shelves += 1
 
+    def _walks_changed(self) -> None:
+        self.version += 1
+
+    def _paths_changed(self) -> None:
+        self.paths_changed += 1
+        self.version += 1
+
+    def _layout_changed(self) -> None:
+        self.layout += 1
+        self.version += 1
+
     def shared(self, structure: Structure) -> Structure:
         """The one structure that stands for all that are equal: what is known of it is worked out once."""
         if self._structures_at != self.version or len(self._structures) >= self.limits.max_shapes:
             self._structures_at = self.version
             self._structures.clear()
         return self._structures.setdefault(structure.key, structure)
-
-    @property
-    def version(self) -> tuple[int, int, int]:
-        """Changes when a walk over the same document would find other things."""
-        return self.layout, self.paths_changed, self.frames.version
 
 
 def _key(conjunction: Conjunction, query: Query) -> EntryKey:
@@ -330,16 +343,11 @@ def _is_plain(conjunction: Conjunction) -> bool:
 
 def _needs_path(column: ColumnEntry | None, test: Test | None) -> bool:
     """As `Atom.needs_path`, from what the column knows already."""
-    if column is None or test is None or not isinstance(column.absent, tuple):
+    if column is None or test is None or not column.absent:
         return True
-    return not test.predicate(column.absent[0])
+    absent: str = column.absent[0]  # type: ignore[assignment]
+    return (not absent and test.op in _NOT_OF_NOTHING) or not test.predicate(absent)
 
 
-def _is_anchor(column: ColumnEntry, atom: Atom, bucket: Bucket | None) -> bool:
-    return (
-        atom.test is not None
-        and atom.test.op in ANCHORS
-        and not column.is_count
-        and column.waiting(atom.test) is bucket
-        and bucket is not None
-    )
+def _is_anchor(column: ColumnEntry, test: Test, bucket: Bucket | None) -> bool:
+    return test.op in ANCHORS and not column.is_count and column.waiting(test) is bucket and bucket is not None

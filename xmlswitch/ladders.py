@@ -22,6 +22,8 @@ LARGEST = sys.float_info.max  # thresholds lie between this and its negative
 
 def rank(number: float) -> float:
     """Numbers in their order, infinities as the largest finite ones, and below them all what is no number."""
+    if -LARGEST < number < LARGEST:
+        return number
     return max(-LARGEST, min(number, LARGEST)) if number == number else -inf
 
 

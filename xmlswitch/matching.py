@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from xmlswitch.walk import Findings
 
 NO, SURE, UNSURE = 0, 1, 2
+_MAX_KNOWN = 2048  # buckets, and needs, of which a structure knows what it allows
 
 
 class Structure:
     """The watched paths that a document has, those with several nodes, and how many where somebody counts.
 
-    `parts` is what is known of buckets for such a structure: with many links, and with few.
+    One that `lasts` stands for many documents, and knows what it allows of buckets: with many links, and with few.
     """
 
-    __slots__ = ("counts", "parts", "plural", "present")
+    __slots__ = ("_allowed", "_lasts", "counts", "parts", "plural", "present")
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, lasts: bool = False) -> None:
+        self._lasts = lasts
+        self._allowed: dict[Needs, int] = {}
         self.counts: dict[PathEntry, int] = {}
         self.plural: set[PathEntry] = set()
         self.present: set[PathEntry] = set()
@@ -56,11 +59,26 @@ class Structure:
         return column.first or column.is_count or (path in self.present and path not in self.plural)
 
     def allows(self, needs: Needs) -> int:
-        if not needs.required <= self.present:
-            return NO
-        if needs.verify or not needs.unique.isdisjoint(self.plural):
-            return UNSURE
-        return SURE if needs.absent.isdisjoint(self.present) else NO
+        mode = self._allowed.get(needs)
+        if mode is None:
+            if not needs.required <= self.present:
+                mode = NO
+            elif needs.verify or not needs.unique.isdisjoint(self.plural):
+                mode = UNSURE
+            else:
+                mode = SURE if needs.absent.isdisjoint(self.present) else NO
+            if len(self._allowed) >= _MAX_KNOWN:
+                self._allowed.clear()
+            self._allowed[needs] = mode
+        return mode
+
+    def part(self, bucket: Bucket, is_short: bool) -> Part:
+        """What it allows of a bucket."""
+        known = self.parts[is_short]
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        part = known[bucket] = Part(bucket, self, is_short, once=not self._lasts)
+        return part
 
 
 class Texts(dict["ColumnEntry", "Look | list[Look]"]):
@@ -105,72 +123,88 @@ def match_walked(index: Index, structure: Structure, texts: Texts, answer: Answe
             for one in (look,) if isinstance(look, tuple) else look:
                 for bucket in one[2]:
                     buckets[bucket] = None
-    parts = [Part(bucket, structure, answer.is_short, once=True) for bucket in buckets if bucket.blocks]
-    singles = [
-        (single, mode == UNSURE)
-        for bucket in buckets
-        for single in bucket.few
-        if (mode := structure.allows(single.needs)) != NO
-    ]
-    return decide(parts, singles, texts, answer)
+    singles: list[Single] = []
+    doubtful: list[Part] = []
+    decide(buckets, structure, texts, answer, singles, doubtful)
+    return undecided(singles, doubtful, structure, texts, answer)
 
 
 class Part:
     """What a document's structure allows of a bucket's blocks, at a version of the bucket.
 
     `links` are those that the structure alone decides, as the answer takes them: a mask for few links, else a list.
-    `reach`: all links that anything here can decide.
     """
 
-    __slots__ = ("doubtful", "jobs", "links", "reach", "version")
+    __slots__ = ("doubtful", "jobs", "links", "version")
 
-    def __init__(self, bucket: Bucket, structure: Structure, is_short: bool, once: bool = False) -> None:
+    def __init__(self, bucket: Bucket, structure: Structure, is_short: bool, once: bool) -> None:
         has_one_value = None if once else structure.has_one_value
         self.version = bucket.version
         self.jobs: list[Job] = []
         self.doubtful: list[tuple[Block, int]] = []
         links: list[int] = []
-        reach = 0
         for block in bucket.blocks:
             sure, unsure = block.allowed(structure.present, structure.plural)
             if sure:
-                job, settled = block.job(sure, has_one_value)
+                job, settled = block.job(sure, has_one_value, is_short)
                 if job is not None:
                     self.jobs.append(job)
                 if settled:
                     links += block.links(settled)
             if unsure:
                 self.doubtful.append((block, unsure))
-            if is_short and not once:
-                reach |= block.reach
         self.links: int | list[int] = mask_of(links) if is_short else links
-        self.reach = reach if is_short and not once else -1
 
 
 def decide(
-    parts: Iterable[Part], singles: Iterable[tuple[Single, bool]], values: Values, answer: Answer
-) -> list[Entry]:
-    """Tell the answer what is sure; the entries that must be evaluated. Of singles it says whether they are unsure."""
-    pending: list[Entry] = []
-    for part in parts:
-        if not part.reach & answer.left:
+    buckets: Iterable[Bucket],
+    structure: Structure,
+    values: Values,
+    answer: Answer,
+    singles: list[Single],
+    doubtful: list[Part],
+) -> None:
+    """Tell the answer what is sure of these buckets' blocks; what is not decided here is put into both lists."""
+    parts = structure.parts[answer.is_short]
+    jobs: list[Job] = []
+    for bucket in buckets:
+        if not bucket.blocks:  # not worth remembering: there are many such buckets, and little in them
+            singles += bucket.few
             continue
+        part = parts.get(bucket)
+        if part is None or part.version != bucket.version:
+            part = structure.part(bucket, answer.is_short)
+        jobs += part.jobs
         if part.links:
             answer.take(part.links)
-        if part.jobs:
-            run(part.jobs, values, answer)
-        if answer.done:
-            return []
+        if part.doubtful:
+            doubtful.append(part)
+    if jobs:
+        run(jobs, values, answer)
+
+
+def undecided(
+    singles: list[Single], doubtful: list[Part], structure: Structure, values: Values, answer: Answer
+) -> list[Entry]:
+    """Tell the answer what is sure of these; the entries that must be evaluated."""
+    pending: list[Entry] = []
+    unmatched = answer.left
+    for single in singles:
+        entry = single.entry
+        owners = entry.owners
+        if type(owners) is int and not unmatched >> owners & 1:  # most have one owner, found already
+            continue
+        mode = SURE if single.is_free else structure.allows(single.needs)
+        if mode != NO and single.holds(values, mode == UNSURE):
+            if mode == UNSURE:
+                pending.append(entry)
+            else:
+                answer.all_of(entry.links)
+                unmatched = answer.left
+    if answer.done:
+        return []
+    for part in doubtful:
         for block, slots in part.doubtful:
             found = slots_of(block.possible(slots, values))
-            pending += [entry for slot in found if (entry := block.entries[slot]) is not None]
-    for single, unsure in singles:
-        owners = single.entry.owners
-        if type(owners) is int and not answer.left >> owners & 1:  # most have one owner, found already
-            continue
-        if single.holds(values, unsure):
-            if unsure:
-                pending.append(single.entry)
-            else:
-                answer.all_of(single.entry.links)
-    return [] if answer.done else pending
+            pending += [held for slot in found if (held := block.entries[slot]) is not None]
+    return pending

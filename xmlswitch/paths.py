@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xmlswitch.answers import mask_of
@@ -9,6 +11,7 @@ from xmlswitch.buckets import Bucket
 
 if TYPE_CHECKING:
     from xmlswitch.atoms import Column, Linear
+    from xmlswitch.automaton import Automaton
     from xmlswitch.columns import ColumnEntry
     from xmlswitch.entries import Entry
     from xmlswitch.query import Query
@@ -51,24 +54,58 @@ class PathEntry:
         self.anchored: tuple[ColumnEntry, ...] = ()  # columns with values that somebody waits for
 
 
+class PathTable:
+    """The paths that somebody holds, each once, and an automaton that finds them in documents."""
+
+    __slots__ = ("_automaton", "_entries", "_on_change", "_serials")
+
+    def __init__(self, automaton: Automaton, on_change: Callable[[], None]) -> None:
+        self._automaton = automaton
+        self._on_change = on_change
+        self._entries: dict[Linear, PathEntry] = {}
+        self._serials = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, path: Linear) -> PathEntry | None:
+        return self._entries.get(path)
+
+    def __getitem__(self, path: Linear) -> PathEntry:
+        return self._entries[path]
+
+    def hold(self, path: Linear) -> PathEntry:
+        entry = self._entries.get(path)
+        if entry is None:
+            entry = self._entries[path] = PathEntry(path, next(self._serials))
+            self._automaton.add(entry)
+            self._on_change()
+        entry.refs += 1
+        return entry
+
+    def release(self, entry: PathEntry) -> None:
+        entry.refs -= 1
+        if not entry.refs:
+            del self._entries[entry.path]
+            self._automaton.remove(entry)
+            self._on_change()
+
+
 class Journal:
     """Which links began or ceased to want a path alone, in order; caches remember how far they have read."""
 
-    __slots__ = ("base", "changes")
+    __slots__ = ("base", "changes", "end")
 
     def __init__(self) -> None:
-        self.base = 0
+        self.base = self.end = 0  # how many changes came before those that are kept, and how many came in all
         self.changes: list[tuple[PathEntry, int, bool]] = []
-
-    @property
-    def end(self) -> int:
-        return self.base + len(self.changes)
 
     def note(self, path: PathEntry, link: int, on: bool) -> None:
         if len(self.changes) >= _MAX_JOURNAL:
             self.base += len(self.changes)
             self.changes.clear()
         self.changes.append((path, link, on))
+        self.end += 1
 
 
 class Accept:

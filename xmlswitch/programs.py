@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from xmlswitch.matching import NO, SURE, UNSURE, Part, Structure, decide
+from xmlswitch.matching import Part, Structure, decide, undecided
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # How a column's value is put together: the one slot itself, or pieces of markup text and slot numbers.
 Template = int | tuple[str | int, ...]
 
-_MAX_PARTS = 2048  # buckets of which a program knows what its structure allows
+_PATIENCE = -8
+_LEARNING = 16  # packets after which a column's use says something
 
 
 def filled(template: Template, texts: Sequence[str]) -> str:
@@ -34,32 +35,37 @@ def filled(template: Template, texts: Sequence[str]) -> str:
 class _Texts(dict["ColumnEntry", "Look | list[Look]"]):
     """The values of a packet."""
 
-    __slots__ = ("_program", "_texts")
-
-    def __init__(self, program: Program, texts: Sequence[str]) -> None:
-        self._program = program
-        self._texts = texts
+    __slots__ = ("program", "texts")
+    program: Program
+    texts: Sequence[str]
 
     def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
-        found = self[column] = self._program.look(column, self._texts)
+        found = self[column] = self.program.look(column, self.texts)
         return found
 
 
 class Program:
     """`_direct` and `_plain`: columns of one text that is a slot, so that most values are read in flat loops.
 
-    Something waits for values of `_direct` (and of `_indirect`) columns, but not for those of `_plain` ones.
+    Something waits for values of `_direct` (and of `_indirect`) columns; `_plain` ones are those that most packets are
+    asked for by what they came to, known beforehand or learned from those that had to be read one by one (`_misses`).
+    `_first` is the one direct column that is tried before all others are read, as long as it ends the search in at
+    least half of the cases in which all together do (`_balance`).
     """
 
     __slots__ = (
         "_accepts",
+        "_balance",
         "_direct",
+        "_first",
         "_indirect",
         "_known",
         "_links",
+        "_misses",
         "_open",
         "_plain",
         "_read",
+        "_runs",
         "_shelves",
         "_templates",
         "framed",
@@ -80,10 +86,14 @@ class Program:
         self._read = self._shelves = -1
         self._links = 0
         self._open: list[Bucket] = []
+        self._first: list[tuple[dict[str, Look], ColumnEntry, int]] = []
+        self._balance = 0
         self._direct: list[tuple[dict[str, Look], ColumnEntry, int]] = []
         self._plain: list[tuple[dict[str, Look], ColumnEntry, int]] = []
         self._indirect: list[ColumnEntry] = []
         self._known: Values = {}  # what does not depend on the packet
+        self._runs = 0  # since it was arranged
+        self._misses: dict[ColumnEntry, int] = {}
 
     def run(self, index: Index, texts: Sequence[str], answer: Answer) -> list[Entry]:
         """The entries that must be evaluated; what is sure goes into the answer."""
@@ -98,11 +108,25 @@ class Program:
             answer.mask(self._links)
             if answer.done:
                 return []
-        values = _Texts(self, texts)
-        buckets = self._open.copy()
+        self._runs += 1
+        values = _Texts()
+        values.program = self
+        values.texts = texts
+        structure = self.structure
+        singles: list[Single] = []
+        doubtful: list[Part] = []
         for known, column, place in self._plain:
             text = texts[place]
             values[column] = known.get(text) or column.look(text)
+        for known, column, place in self._first:
+            text = texts[place]
+            look = values[column] = known.get(text) or column.look(text)
+            if look[2]:
+                decide(look[2], structure, values, answer, singles, doubtful)
+                if answer.done:
+                    self._balance += 1
+                    return []
+        buckets = self._open.copy()
         for known, column, place in self._direct:
             text = texts[place]
             look = values[column] = known.get(text) or column.look(text)
@@ -113,24 +137,19 @@ class Program:
                 buckets += several[2]
             elif len(several) > 1:
                 buckets += dict.fromkeys(bucket for one in several for bucket in one[2])
-        structure = self.structure
-        known_parts = structure.parts[answer.is_short]
-        parts: list[Part] = []
-        singles: list[tuple[Single, bool]] = []
-        for bucket in buckets:
-            if not bucket.blocks:  # not worth remembering: there are many such buckets, and little in them
-                for single in bucket.few:
-                    mode = SURE if single.is_free else structure.allows(single.needs)
-                    if mode != NO:
-                        singles.append((single, mode == UNSURE))
-                continue
-            part = known_parts.get(bucket)
-            if part is None or part.version != bucket.version:
-                if len(known_parts) >= _MAX_PARTS:
-                    known_parts.clear()
-                part = known_parts[bucket] = Part(bucket, structure, answer.is_short)
-            parts.append(part)
-        return decide(parts, singles, values, answer)
+        decide(buckets, structure, values, answer, singles, doubtful)
+        if answer.done:
+            self._balance -= 1
+            if self._balance < _PATIENCE:
+                self._try_another_first()
+            return []
+        return undecided(singles, doubtful, structure, values, answer)
+
+    def _try_another_first(self) -> None:
+        """Other columns would more often have ended the search at once: find out which."""
+        self._balance = 0
+        self._direct += self._first
+        self._first = [self._direct.pop(0)] if self._direct else []
 
     def look(self, column: ColumnEntry, texts: Sequence[str]) -> Look | list[Look]:
         """What a column has in a packet with these texts."""
@@ -143,6 +162,7 @@ class Program:
             return known
         if column.first or len(nodes) == 1:
             text = filled(nodes[0], texts)
+            self._learn(column, nodes[0])
             return column.looks.get(text) or column.look(text)
         several: list[Look] = []
         for node in nodes:
@@ -150,10 +170,18 @@ class Program:
             several.append(column.looks.get(text) or column.look(text))
         return several
 
+    def _learn(self, column: ColumnEntry, template: Template) -> None:
+        """A column had to be read by itself: if most packets need it, read it with the others."""
+        misses = self._misses[column] = self._misses.get(column, 0) + 1
+        if misses * 2 > self._runs >= _LEARNING and isinstance(template, int):
+            self._plain.append((column.looks, column, template))
+
     def _arrange(self, index: Index) -> None:
         """Find what the structure lets through: what is kept at its paths, and the columns with values to look up."""
         self._shelves = index.shelves
         self._known.clear()
+        self._misses.clear()
+        self._runs = 0
         present = self.structure.present
         buckets = (index.always, *(path.bucket for path in present))
         self._open = [bucket for bucket in buckets if bucket is not None and bucket.size]
@@ -170,3 +198,5 @@ class Program:
                     (self._direct if column in anchored else self._plain).append((column.looks, column, nodes[0]))
             elif column in anchored:
                 self._indirect.append(column)
+        self._first = []
+        self._try_another_first()

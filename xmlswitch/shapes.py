@@ -55,23 +55,24 @@ _SAMPLED = 16
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_program", "_sample", "_version", "regex")
+    __slots__ = ("_sample", "program", "regex", "version")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
-        self._version = (-1, -1, -1)
-        self._program: Program | None = None
+        self.version = -1  # of the index, when it was studied
+        self.program: Program | None = None
 
-    def program(self, index: Index) -> Program:
-        if self._program is None or self._version != index.version:
-            findings = walk(parse_document(self._sample), index)
-            templates = {
-                path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
-            }
-            self._program = Program(index.shared(Structure(findings)), tuple(findings.hits), templates, findings.framed)
-            self._version = index.version
-        return self._program
+    def study(self, index: Index) -> Program:
+        """Find out what it means to the index as it is now."""
+        findings = walk(parse_document(self._sample), index)
+        templates = {
+            path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
+        }
+        structure = index.shared(Structure(findings, lasts=True))
+        program = self.program = Program(structure, tuple(findings.hits), templates, findings.framed)
+        self.version = index.version
+        return program
 
 
 def _template(text: str) -> Template:

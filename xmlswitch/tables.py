@@ -62,9 +62,17 @@ class Table:
             self._ladder.settle(full)
 
     @property
-    def flat(self) -> tuple[list[float], list[int]] | None:
+    def flat_ladder(self) -> tuple[list[float], list[int]] | None:
         """The thresholds and their rows, when there are no other tests."""
         return None if self._ladder is None or self._hits else (self._ladder.keys, self._ladder.rows)
+
+    @property
+    def flat_hits(self) -> tuple[int | None, dict[str, int], int] | None:
+        """How many characters of a value to look up, where, and the slots that stay anyway, when it is that simple."""
+        if self._ladder is not None or len(self._hits) != 1 or not self._hits[0].unless:
+            return None
+        kind = self._hits[0].one_kind
+        return None if kind is None else (*kind, self._full ^ self._hits[0].all)
 
     def keep(self, look: Look | list[Look]) -> int:
         """The slots that one node's value, or several nodes', let stay."""

@@ -13,6 +13,8 @@ from lxml import etree
 from tests.xmlswitch.generate import NAMESPACES, QueryMaker, document
 from xmlswitch import Query, Switch, parse_document
 
+EVERYTHING = Query.parse("true()")
+
 
 def oracle(text: str, root: etree._Element, namespaces: dict[str, str]) -> bool:
     return bool(etree.XPath(f"boolean({text})", namespaces=namespaces or None)(root))
@@ -113,11 +115,12 @@ def test_crowds_under_one_path(seed):
             switch.subscribe(number, Query.parse(held[number]))
 
 
-@pytest.mark.parametrize("seed", range(600, 605))
-def test_few_links_with_crowds_of_queries_some_of_them_shared(seed):
-    """One query of a link is enough: which others it has, and who else has the same, must not matter."""
+@pytest.mark.parametrize("seed", range(600, 616))
+def test_links_with_crowds_of_queries_some_of_them_shared(seed):
+    """One query of a link is enough: which others it has, who else has the same, and its slot must not matter."""
     rng = random.Random(seed)
     links = rng.choice([2, 5, 16])
+    first_slot = rng.choice([0, 0, 120, 20_000])  # few links, as many as just too many, and masks too wide to be made
     switch: Switch[Query] = Switch()
     compiled: dict[str, etree.XPath] = {}
     held: list[tuple[int, str]] = []
@@ -129,18 +132,48 @@ def test_few_links_with_crowds_of_queries_some_of_them_shared(seed):
         switch.subscribe(held[-1][0], Query.parse(text))
 
     for link in range(links):
-        switch.add_link(link)
+        switch.add_link(link, slot=first_slot + link)
     for _ in range(rng.choice([30, 90, 300])):  # fewer than a block has room for at first, and more
         add()
-    for _ in range(25):
+    for _ in range(60):
         packet = document(rng, "flight")
         root = parse_document(packet)
+        if rng.random() < 0.2:  # from time to time those with large slots want everything: few are left to be asked
+            satisfied = {link for link in range(links) if first_slot + link >= 128}
+            for link in satisfied:
+                switch.subscribe(link, EVERYTHING)
+            expected = {link for link, text in held if compiled[text](root)} | satisfied
+            assert switch.match(packet) == expected, f"seed {seed}: {packet.decode()}"
+            for link in satisfied:
+                switch.unsubscribe(link, EVERYTHING)
         expected = {link for link, text in held if compiled[text](root)}
         assert switch.match(packet) == expected, f"seed {seed}: {packet.decode()}"
         for _ in range(rng.choice([0, 1, 20])):
             link, text = held.pop(rng.randrange(len(held)))
             switch.unsubscribe(link, Query.parse(text))
             add()
+
+
+@pytest.mark.parametrize("seed", range(700, 706))
+def test_a_stream_of_one_shape_while_queries_gather(seed):
+    """What a shape learns (which column to try first, which to read anyway) and what blocks add as they grow."""
+    rng = random.Random(seed)
+    links = rng.choice([1, 2, 3])
+    switch: Switch[Query] = Switch()
+    for link in range(links):
+        switch.add_link(link)
+    held: list[tuple[int, str, str, int, int]] = []
+    for _ in range(400):
+        if rng.random() < 0.7:
+            column, value, low, high = rng.choice("abc"), rng.choice("vw"), rng.randint(0, 90), rng.randint(10, 100)
+            held.append((rng.randrange(links), column, value, low, high))
+            text = f"/f/{column} = '{value}' and /f/d > {low} and /f/e < {high}"
+            switch.subscribe(held[-1][0], Query.parse(text))
+        values = {name: rng.choice("vwx") for name in "abc"}
+        d, e = rng.randint(0, 100), rng.randint(0, 100)
+        packet = "<f>{}<d>{}</d><e>{}</e></f>".format("".join(f"<{n}>{v}</{n}>" for n, v in values.items()), d, e)
+        expected = {link for link, column, value, low, high in held if values[column] == value and d > low and e < high}
+        assert switch.match(packet.encode()) == expected, f"seed {seed}: {packet}"
 
 
 def test_a_condition_that_comes_later_is_decided_in_frames_known_before():
