@@ -89,8 +89,8 @@ class Block:
         self._owners: list[int | Iterable[int]] | None = None
         self._are_shared = False  # some slot has several owners
         self._masks: list[dict[int, int]] = []
-        # For few links, by slot: all slots and links but those that go with it. Empty while some slot has none. Slots are
-        # taken from the last one down, so what older ones know of later ones does not matter.
+        # For few links, by slot: all slots and links but those that go with it. Empty while some slot has none. They
+        # are asked from the last slot down: what older ones know of later ones does not matter.
         self.rests: list[int] = []
         self._rests: list[int] = []
         self._slots: dict[int, int] = {}  # by the links that they have
