@@ -11,6 +11,7 @@ import trio
 
 from demo.books import Books, MeshError
 from demo.checker import ClientCheck
+from demo.faults import FAIR, Weather
 from demo.feed import FeedPlan
 from demo.member import Member, State
 from demo.presets import query_of_client
@@ -34,6 +35,10 @@ class Lives(Books):
         self._nursery = nursery
         self._owner = folder / "owner.key"
         Identity.generate().save(self._owner)
+        self.everywhere = FAIR
+        self.links: dict[frozenset[str], Weather] = {}
+        self.side: frozenset[str] = frozenset()
+        """The one side of a partition; empty when there is none."""
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -175,7 +180,20 @@ class Lives(Books):
 
     def _tell_weather(self) -> None:
         """Everybody, whenever anything about the network or its addresses has changed."""
-        raise NotImplementedError
+        addresses = {name: list(m.address) for name, m in self.members.items() if m.address is not None}
+        for name, member in self.members.items():
+            if member.role == "dht":
+                continue
+            links = [
+                [addresses[other], weather.as_json()]
+                for pair, weather in self.links.items()
+                if name in pair
+                for other in pair - {name}
+                if other in addresses
+            ]
+            cut = [address for other, address in addresses.items() if (other in self.side) != (name in self.side)]
+            order = {"do": "weather", "everywhere": self.everywhere.as_json(), "links": links, "cut": cut}
+            self._post(member, order if self.side else order | {"cut": []})
 
     async def _tick(self) -> None:
         while True:

@@ -28,10 +28,6 @@ class Mesh(Lives):
 
     def __init__(self, settings: DemoSettings, folder: Path, nursery: trio.Nursery) -> None:
         super().__init__(settings, folder, nursery)
-        self.everywhere = FAIR
-        self.links: dict[frozenset[str], Weather] = {}
-        self.side: frozenset[str] = frozenset()
-        """The one side of a partition; empty when there is none."""
         self._guests = 0
 
     # --- controls that hurt -------------------------------------------------------------------------------------------
@@ -213,25 +209,6 @@ class Mesh(Lives):
     def is_settled(self) -> bool:
         starting = any(m.state is State.STARTING for m in self.members.values())
         return not starting and self.ledger.is_settled(time.monotonic())
-
-    # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _tell_weather(self) -> None:
-        """Everybody, whenever anything about the network or its addresses has changed."""
-        addresses = {name: list(m.address) for name, m in self.members.items() if m.address is not None}
-        for name, member in self.members.items():
-            if member.role == "dht":
-                continue
-            links = [
-                [addresses[other], weather.as_json()]
-                for pair, weather in self.links.items()
-                if name in pair
-                for other in pair - {name}
-                if other in addresses
-            ]
-            cut = [address for other, address in addresses.items() if (other in self.side) != (name in self.side)]
-            order = {"do": "weather", "everywhere": self.everywhere.as_json(), "links": links, "cut": cut}
-            self._post(member, order if self.side else order | {"cut": []})
 
 
 @asynccontextmanager
