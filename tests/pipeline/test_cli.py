@@ -14,6 +14,7 @@ from pipeline import session
 from pipeline.cli import EXAMPLES, FAILED, USAGE, build_parser, main, one_sentence
 from pipeline.doctor import examine
 from pipeline.session import PipelineError, find_java
+from tests.pipeline.conftest import SHORT_LIVED
 
 
 def test_help_is_quick_and_brings_nothing_heavy():
@@ -153,7 +154,7 @@ def test_doctor_on_a_machine_that_hides_its_java(tmp_path):
             if (Path(place) / name).exists() and not (tools / name).exists():
                 (tools / name).symlink_to(Path(place) / name)
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "pipeline", "doctor", "--master", "local[1]", "--json"]
+    command = [sys.executable, "-m", "pipeline", "doctor", "--master", "local[1]", "--json", *SHORT_LIVED]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = {check["name"]: check for check in json.loads(done.stdout)}

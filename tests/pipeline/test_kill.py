@@ -1,7 +1,8 @@
 """SIGKILL of drivers and workers at random moments: nothing lost, nothing twice, nothing half-written.
 
-Every life is a Spark of its own: `make test` kills two of an ingest, `make soak` ten of each. KILLS and KILL_SEED in
-the environment change how often and which moments; in `make test` test_archive.py also dies at every step of a commit.
+`make soak` kills ten of each, every life a Spark of its own; `make test` kills one job, and a worker of the session
+that the tests share. KILLS and KILL_SEED in the environment change how often and which moments; in `make test`
+test_archive.py also dies at every step of a commit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from pipeline.archive import Archive
 from pipeline.archive_jobs import verify
 from pipeline.asdi import parse, to_xml
 from pipeline.flights import Feed, Line
+from pipeline.ingest import ingest
 from pipeline.replay import iterate
 from tests.pipeline.conftest import NOON, SHORT_LIVED, record_once
 
@@ -79,9 +82,9 @@ def is_python_worker(pid: int) -> bool:
     return any(word.startswith((b"pyspark.daemon", b"pyspark.sql.")) for word in words)
 
 
-def kill_a_worker(process: subprocess.Popen[bytes], moment: random.Random) -> int:
+def kill_a_worker(driver: int, moment: random.Random) -> int:
     """One Python worker dies and the rest lives: Spark runs its task again, or the job ends with an error."""
-    workers = [pid for pid in descendants(process.pid) if is_python_worker(pid)]
+    workers = [pid for pid in descendants(driver) if is_python_worker(pid)]
     for pid in moment.sample(workers, min(1, len(workers))):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -137,7 +140,7 @@ def ingest_under_fire(tmp_path: Path, *, kills: int, seconds: int, seed: int) ->
         assert begun, f"seed {seed}, life {life}"
         wait_until(process, lambda: False, moment.random() * 1.5)
         if life % 2:
-            killed["workers"] += kill_a_worker(process, moment)
+            killed["workers"] += kill_a_worker(process.pid, moment)
             assert process.wait(timeout=300) == 0, f"seed {seed}: a worker's death must not end the job"
             assert stored(out) == whole, f"seed {seed}"
         else:
@@ -173,7 +176,7 @@ def record_under_fire(spark, tmp_path: Path, *, kills: int, seed: int) -> Path:
             wait_until(process, lambda: False, moment.random())
             if life % 2 == 0 and process.poll() is None:
                 # Spark runs a task again; without the worker that plans batches the query ends, and says so.
-                killed["workers"] += kill_a_worker(process, moment)
+                killed["workers"] += kill_a_worker(process.pid, moment)
                 writer.append(packets[step * life : step * (life + 1) + step // 2])
                 wait_until(process, lambda: False, 2)
             else:
@@ -200,8 +203,30 @@ def check(spark, out: Path) -> None:
 @marked
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ingest_survives_kills(spark, tmp_path):
-    check(spark, ingest_under_fire(tmp_path, kills=2, seconds=900, seed=SEED))
+def test_ingest_survives_the_death_of_its_job_and_of_a_worker(spark, tmp_path):
+    moment = random.Random(SEED)
+    raw, out = tmp_path / "raw", tmp_path / "archive"
+    lines = raw_files(raw, 900, pieces=8)
+    whole = [(line.an, to_xml(parse(line.text))) for line in lines]
+    staging = out / "_staging"
+    process = start("ingest", str(raw), "--out", str(out), "--first-an", str(lines[0].an))
+    assert wait_until(process, lambda: any(staging.glob("*")))
+    kill_all(process)
+    assert stored(out) in ([], whole)
+    for _ in range(5):
+        left = set(staging.glob("*"))
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(ingest, spark, [str(raw)], out, first_an=lines[0].an)
+            while not (job.done() or set(staging.glob("*")) - left):
+                time.sleep(0.01)
+            killed = kill_a_worker(os.getpid(), moment) if not job.done() else 0
+            job.result(timeout=300)
+        assert stored(out) == whole
+        check(spark, out)
+        if killed:
+            break
+        shutil.rmtree(out)  # it had ended before it could be hurt
+    assert killed
 
 
 @marked
