@@ -373,7 +373,7 @@ def run_generate(args: Namespace) -> int:
 def run_doctor(args: Namespace) -> int:
     from pipeline.doctor import examine
 
-    checks = examine(args.master)
+    checks = examine(lambda: cli.session(args, "doctor"))
     text = "\n".join(
         f"[{'ok' if check.ok else 'MISSING'}] {check.name}: {check.found}"
         + (f"\n     -> {check.advice}" if check.advice and not check.ok else "")

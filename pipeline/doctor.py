@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.session import OLDEST_JAVA, PipelineError, find_java, open_session
+from pipeline.session import OLDEST_JAVA, PipelineError, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WANTED = {"pyspark": (4, 2), "pyarrow": (18, 0), "pandas": (2, 2), "zstandard": (0, 23), "lxml": (5, 3)}
 
@@ -41,13 +45,13 @@ def java() -> Check:
     return Check("java", True, f"{found.version} ({found.source}: {found.home})")
 
 
-def job(master: str | None) -> Check:
+def job(open_session: Callable[[], SparkSession]) -> Check:
     """A job that really runs: JVM, workers, Arrow, and the worker's Python."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        spark = open_session(master, name="skymesh doctor")
+        spark = open_session()
         report = spark.range(0, 1000, 1, 2).mapInArrow(_worker, "python STRING, rows LONG").collect()
     except PipelineError as error:
         return Check("a job", False, "did not run", str(error))
@@ -75,11 +79,12 @@ def _worker(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  S
     yield pa.RecordBatch.from_pydict({"python": [version], "rows": [rows]})
 
 
-def examine(master: str | None) -> list[Check]:
+def examine(open_session: Callable[[], SparkSession]) -> list[Check]:
+    """A session is opened only when everything that it needs is there."""
     python = Check("python", sys.version_info >= (3, 11), sys.version.split()[0], "skymesh needs Python 3.11 or later")
     checks = [python, *packages(), java()]
     if all(check.ok for check in checks):
-        checks.append(job(master))
+        checks.append(job(open_session))
     else:
         checks.append(Check("a job", False, "not tried", f"first mend the above (Java {OLDEST_JAVA} or later)"))
     return checks

@@ -123,7 +123,7 @@ def test_no_java_at_all_is_one_sentence(monkeypatch):
     monkeypatch.setattr(session, "_java_of_wheel", lambda: None)
     with pytest.raises(PipelineError, match="Spark needs Java 17 or later and none was found"):
         find_java()
-    checks = {check.name: check for check in examine(None)}
+    checks = {check.name: check for check in examine(lambda: pytest.fail("without Java there is nothing to open"))}
     assert not checks["java"].ok
     assert "pip install" in checks["java"].advice
     assert checks["a job"].found == "not tried"
