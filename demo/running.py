@@ -1,11 +1,12 @@
-"""Run under trio until done, or until Ctrl-C or SIGTERM; either way everything is unwound in order."""
+"""Run under trio until done, or until Ctrl-C, SIGTERM or a closed terminal; then everything is unwound in order."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Awaitable, Callable
 
 import trio
+
+from peer.cli_run import stop_signals
 
 INTERRUPTED = 130
 
@@ -17,7 +18,7 @@ def run_interruptible(main: Callable[[], Awaitable[int]]) -> int:
     async def guarded() -> None:
         nonlocal result
         async with trio.open_nursery() as nursery:
-            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            with trio.open_signal_receiver(*stop_signals()) as signals:
                 nursery.start_soon(_cancel_on, signals, nursery)
                 result = await main()
                 nursery.cancel_scope.cancel()

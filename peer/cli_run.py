@@ -48,7 +48,7 @@ def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
     return trio.run(_with_signals, command)
 
 
-def _stops() -> list[signal.Signals]:
+def stop_signals() -> list[signal.Signals]:
     """The signals that end a command: a closed terminal, too, unless whoever started us said otherwise (nohup)."""
     stops = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -59,7 +59,7 @@ def _stops() -> list[signal.Signals]:
 async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
     caught: list[int] = []
     code = int(ExitCode.OK)
-    with trio.open_signal_receiver(*_stops()) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
             scope = trio.CancelScope()
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from demo import scratch
 from demo.lifeline import die_with_parent
 
 PATIENCE = 10.0
@@ -16,7 +17,8 @@ PATIENCE = 10.0
 class DemoMesh:
     def __init__(self, stream: str, speed: float, roots: int = 2) -> None:
         self._stream, self._speed, self._roots = stream, speed, roots
-        self._folder = tempfile.TemporaryDirectory(prefix="skymesh-desktop-")
+        scratch.sweep()
+        self._folder = tempfile.TemporaryDirectory(prefix=scratch.prefix())
         self.processes: list[subprocess.Popen[str]] = []
         self.addresses: list[tuple[str, int]] = []
 

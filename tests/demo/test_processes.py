@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -40,3 +41,21 @@ def test_two_demos_side_by_side_leave_nothing_when_one_is_killed_and_one_is_inte
     finally:
         killed.close()
         interrupted.close()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_closed_terminal_ends_it_as_ctrl_c_does(name):
+    program = (
+        "import trio, sys\nfrom demo.running import run_interruptible\n"
+        "async def main():\n"
+        "    print('here', flush=True)\n"
+        "    try:\n        await trio.sleep_forever()\n"
+        "    finally:\n        print('unwound', flush=True)\n"
+        "sys.exit(run_interruptible(main))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.send_signal(getattr(signal, name))
+        assert process.stdout.read() == "unwound\n"
+    assert process.returncode == 130
