@@ -13,7 +13,7 @@ from demo.books import ON_THE_WAY, MeshError
 from demo.faults import FAIR
 from demo.mesh import Mesh
 from demo.scenario import Scenario, ScenarioError, Step
-from demo.selectors import resolve
+from demo.selectors import names_in, resolve
 
 START_PATIENCE = 120.0
 """A loaded machine may take its time; that the mesh comes up at all is promised, not how soon."""
@@ -74,6 +74,10 @@ class Director:
 
     async def play(self, scenario: Scenario) -> None:
         """The steps, each at its time, until the scenario's end. ScenarioError when a step can't be done."""
+        called = names_in(text for step in scenario.steps for text in (*step.who, *(step.link or ())))
+        missing = sorted(set(called) - set(self.mesh.members))
+        if missing:
+            raise ScenarioError(f"{scenario.name} needs {', '.join(missing)}: start a larger mesh (see --help)")
         began = trio.current_time()
         for number, step in enumerate(scenario.steps, 1):
             await trio.sleep_until(began + step.at)

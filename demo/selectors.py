@@ -27,6 +27,11 @@ def is_selector(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
+def names_in(selectors: Iterable[str]) -> list[str]:
+    """The peers that are called by name and must have been there from the start: not those that a storm brings."""
+    return [name for text in selectors for name in re.findall(_NAME, text) if not name.startswith("guest-")]
+
+
 def resolve(mesh: Mesh, selectors: Iterable[str], dice: random.Random, last: Sequence[str]) -> list[str]:
     """Names, each once; ValueError when nobody is meant. `last` is who was meant before."""
     found: dict[str, None] = {}

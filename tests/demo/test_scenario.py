@@ -6,10 +6,11 @@ import random
 
 import pytest
 
+from demo.director import Director
 from demo.headless import plan
 from demo.member import Member, State
 from demo.scenario import ScenarioError, built_in, load, parse
-from demo.selectors import resolve
+from demo.selectors import names_in, resolve
 
 NAMED_BY_THE_ISSUE = {
     "parent-killed",
@@ -94,6 +95,19 @@ class FakeMesh:
 )
 def test_selectors(selector, names):
     assert set(resolve(FakeMesh(), [selector], random.Random(1), ["client-3"])) == names
+
+
+async def test_a_peer_that_is_not_there_is_missed_before_the_first_step_not_in_the_middle():
+    late = "[[step]]\nat = 60\ndo = 'kill'\nwho = 'a parent of client-9'\n"
+    link = "[[step]]\nat = 61\ndo = 'weather'\nlink = ['router-7', 'guest-1']\nloss = 0.1\n"
+    with pytest.raises(ScenarioError, match="mine needs client-9, router-7: start a larger mesh"):
+        await Director(FakeMesh()).play(parse(late + link, "mine"))
+
+
+def test_every_built_in_scenario_plays_on_a_mesh_with_one_router_and_two_clients():
+    for name in built_in():
+        called = names_in(text for step in load(name).steps for text in (*step.who, *(step.link or ())))
+        assert set(called) <= {"router-1", "client-1", "client-2"}, name
 
 
 def test_half_of_the_mesh_never_takes_the_last_root():
