@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from demo.lifeline import die_with_parent
+
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SMALL = ["--roots", "2", "--routers", "2", "--clients", "2", "--dht-nodes", "1", "--copies", "2"]
 PATIENCE = 120.0
@@ -32,6 +34,7 @@ class RunningDemo:
             stderr=self._said,
             text=True,
             start_new_session=True,
+            preexec_fn=die_with_parent,  # a test run that is killed leaves none behind either
         )
         self.url = ""
 

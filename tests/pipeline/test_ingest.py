@@ -53,7 +53,7 @@ def test_any_number_of_pieces_gives_the_same(spark, raw_hours, archive_path, tmp
     expected = rows(spark, archive_path)
     ingest(spark, [str(raw_hours)], tmp_path / "whole", chunk_bytes=1 << 30)
     assert rows(spark, tmp_path / "whole") == expected
-    ingest(spark, [str(raw_hours)], tmp_path / "many", chunk_bytes=30_001)
+    ingest(spark, [str(raw_hours)], tmp_path / "many", chunk_bytes=90_001)
     assert rows(spark, tmp_path / "many") == expected
     packed = tmp_path / "packed"
     packed.mkdir()

@@ -206,7 +206,7 @@ def check(spark, out: Path) -> None:
 def test_ingest_survives_the_death_of_its_job_and_of_a_worker(spark, tmp_path):
     moment = random.Random(SEED)
     raw, out = tmp_path / "raw", tmp_path / "archive"
-    lines = raw_files(raw, 900, pieces=8)
+    lines = raw_files(raw, 300, pieces=8)
     whole = [(line.an, to_xml(parse(line.text))) for line in lines]
     staging = out / "_staging"
     process = start("ingest", str(raw), "--out", str(out), "--first-an", str(lines[0].an))

@@ -45,14 +45,14 @@ def events(path, kind):
 
 def test_from_traces_of_real_peers_to_the_table(spark, tmp_path, capsys):
     """A root, two routers and a client of two parents, one of which dies: delivered, duplicated, repaired."""
-    trace, status = tmp_path / "client.jsonl", tmp_path / "status.json"
+    trace, status, router_trace = (tmp_path / name for name in ("client.jsonl", "status.json", "router.jsonl"))
     with root("--feed", "demo", "--rate", "100", "--stamp") as (_, address):
         reach = ("--bootstrap", address)
         router = (*JOIN, *reach, "--parents", "1")
         homes = [tmp_path / "one.json", tmp_path / "two.json"]
         with (
             running(*router, "--status-file", str(homes[0])) as one,
-            running(*router, "--status-file", str(homes[1]), "--trace", str(tmp_path / "router.jsonl")) as two,
+            running(*router, "--status-file", str(homes[1]), "--trace", str(router_trace)) as two,
             running(*JOIN, *reach, "--leaf", "--trace", str(trace), "--status-file", str(status)) as client,
         ):
             whole = wait_for(lambda: (now := state(status)) and now["parents_sound"] == 2 and now)
@@ -61,13 +61,14 @@ def test_from_traces_of_real_peers_to_the_table(spark, tmp_path, capsys):
                 for home, command in zip(homes, (one, two), strict=True)
             }
             wait_for(lambda: len(events(trace, "deliver")) > 100 and events(trace, "duplicate"))
+            wait_for(lambda: events(router_trace, "deliver"))  # it may be the one that dies: by then it has written
             parent = next(routers[link["peer"]] for link in whole["parents"] if link["peer"] in routers)
             parent.process.kill()
             wait_for(lambda: events(trace, "repair"))
             assert client.stop() == ExitCode.INTERRUPTED, client.text
     written = events(trace, "deliver")
     assert [event["an"] for event in written] == list(range(written[0]["an"], written[-1]["an"] + 1))
-    assert main(["analyze", "mesh", str(trace), str(tmp_path / "router.jsonl"), "--json"]) == 0
+    assert main(["analyze", "mesh", str(trace), str(router_trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     rows = {row["peer"]: row for row in found["peer"]}
     assert len(rows) == 2
