@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # How a column's value is put together: the one slot itself, or pieces of markup text and slot numbers.
 Template = int | tuple[str | int, ...]
 
-_PATIENCE = -8
+_TRUST, _PATIENCE = 64, -8  # how far ahead and behind the first column's balance may go
 _LEARNING = 16  # packets after which a column's use says something
 
 
@@ -49,8 +49,8 @@ class Program:
 
     Something waits for values of `_direct` (and of `_indirect`) columns; `_plain` ones are those that most packets are
     asked for by what they came to, known beforehand or learned from those that had to be read one by one (`_misses`).
-    `_first` is the one direct column that is tried before all others are read, as long as it ends the search in at
-    least half of the cases in which all together do (`_balance`).
+    `_first` is the one direct column that is tried before all others are read, as long as it ends the search in about
+    half of the cases in which all together do (`_balance`).
     """
 
     __slots__ = (
@@ -124,7 +124,8 @@ class Program:
             if look[2]:
                 decide(look[2], structure, values, answer, singles, doubtful)
                 if answer.done:
-                    self._balance += 1
+                    if self._balance < _TRUST:
+                        self._balance += 1
                     return []
         buckets = self._open.copy()
         for known, column, place in self._direct:
