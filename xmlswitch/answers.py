@@ -7,6 +7,7 @@ from collections.abc import Iterable
 SHORT = 128  # links, by slot
 _TOO_MANY = 1 << SHORT
 _WIDE = 16_384
+_FEW_BITS = 16  # that are found by taking one after the other
 
 
 class Few:
@@ -98,3 +99,20 @@ def mask_of(links: Iterable[int]) -> int:
     for link in links:
         buffer[link >> 3] |= 1 << (link & 7)
     return int.from_bytes(buffer, "little")
+
+
+def bits_of(mask: int) -> list[int]:
+    """The numbers whose bits are set: what `mask_of` was given."""
+    found: list[int] = []
+    if mask.bit_count() > _FEW_BITS:
+        text = bin(mask)[:1:-1]
+        at = text.find("1")
+        while at >= 0:
+            found.append(at)
+            at = text.find("1", at + 1)
+        return found
+    while mask:  # from the top: the integer gets shorter as it goes
+        at = mask.bit_length() - 1
+        found.append(at)
+        mask ^= 1 << at
+    return found

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from xmlswitch.answers import SHORT, Few, mask_of
+from xmlswitch.answers import SHORT, Few, bits_of, mask_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.tables import Table
 
@@ -42,7 +42,7 @@ _MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
 _FIRST = SHORT + 1  # the size of an integer whose last bit is the first slot behind the links
 _ALL_LINKS = (1 << SHORT) - 1
-_FEW = 16  # set bits that are found by taking one after the other
+_FEW = 16  # slots whose links are told one by one
 _MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
 
 
@@ -229,7 +229,7 @@ class Block:
             held = [None if entry is None else entry.owners for entry in self.entries]
             owners = self._owners = [() if owner is None else owner for owner in held]
             self._are_shared = any(entry is not None and not isinstance(entry.owners, int) for entry in self.entries)
-        found = [*map(owners.__getitem__, slots_of(slots))]
+        found = [*map(owners.__getitem__, bits_of(slots))]
         if not self._are_shared:
             return found  # type: ignore[return-value]
         links = [owner for owner in found if isinstance(owner, int)]
@@ -332,20 +332,3 @@ def left(job: Job, values: Values) -> int:
         if table.slots & slots:
             slots &= table.keep(values[column])
     return slots
-
-
-def slots_of(bits: int) -> list[int]:
-    """The set bits."""
-    found: list[int] = []
-    if bits.bit_count() > _FEW:
-        text = bin(bits)[:1:-1]
-        at = text.find("1")
-        while at >= 0:
-            found.append(at)
-            at = text.find("1", at + 1)
-        return found
-    while bits:  # from the top: the integer gets shorter as it goes
-        at = bits.bit_length() - 1
-        found.append(at)
-        bits ^= 1 << at
-    return found

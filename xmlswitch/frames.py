@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from xmlswitch.answers import mask_of
+from xmlswitch.answers import bits_of, mask_of
 from xmlswitch.atoms import Column, Linear, Test
 from xmlswitch.automaton import Automaton
-from xmlswitch.blocks import Block, Job, left, run, slots_of
+from xmlswitch.blocks import Block, Job, left, run
 from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
@@ -118,7 +118,7 @@ class ScopeSet:
                     if job is not None:
                         (program.fact_jobs if facts else program.jobs).append(job)
                     if facts:
-                        program.facts += [block.entries[slot] for slot in slots_of(settled)]  # type: ignore[misc]
+                        program.facts += [block.entries[slot] for slot in bits_of(settled)]  # type: ignore[misc]
                     else:
                         links += block.links(settled)
         program.links = mask_of(links)
@@ -315,7 +315,7 @@ class Frames:
             return
         values = _Values(program.nodes, frame, facts, texts)
         for job in program.fact_jobs:
-            for slot in slots_of(left(job, values)):
+            for slot in bits_of(left(job, values)):
                 term = job[0].entries[slot]  # type: ignore[assignment]
                 facts.setdefault(term, set()).add(place)
         run(program.jobs, values, answer)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xmlswitch.answers import mask_of
-from xmlswitch.blocks import Block, Job, Values, run, slots_of
+from xmlswitch.answers import bits_of, mask_of
+from xmlswitch.blocks import Block, Job, Values, run
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
@@ -205,6 +205,6 @@ def undecided(
         return []
     for part in doubtful:
         for block, slots in part.doubtful:
-            found = slots_of(block.possible(slots, values))
+            found = bits_of(block.possible(slots, values))
             pending += [held for slot in found if (held := block.entries[slot]) is not None]
     return pending

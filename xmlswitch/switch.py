@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
+from xmlswitch.answers import bits_of
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.profile import XPATH, Profile
 from xmlswitch.query import Query
@@ -138,15 +139,8 @@ class Switch(Generic[Q]):
 
     def match(self, packet: bytes) -> frozenset[Hashable]:
         """The links that want the packet."""
-        mask = self.match_mask(packet)
-        found = []
-        while mask:
-            lowest = mask & -mask
-            held = self._slots[lowest.bit_length() - 1]
-            if held is not None:
-                found.append(held.name)
-            mask ^= lowest
-        return frozenset(found)
+        slots = self._slots
+        return frozenset([held.name for bit in bits_of(self.match_mask(packet)) if (held := slots[bit]) is not None])
 
     @property
     def looks_inside(self) -> bool:
