@@ -165,7 +165,8 @@ def _settings(master: str, *, light: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
-            # A stream whose thread died of a StackOverflowError in a regular expression looks alive for ever.
-            "spark.driver.extraJavaOptions": f"-Xss4m {_LIGHT_JAVA}" if light else "-Xss4m",
+            # A stream whose thread died of a StackOverflowError in a regular expression looks alive for ever. 4 MB were
+            # too little for the Java of the wheel; what is not used is not taken.
+            "spark.driver.extraJavaOptions": f"-Xss64m {_LIGHT_JAVA}" if light else "-Xss64m",
         }
     return settings
