@@ -58,22 +58,26 @@ async def _write(peer: Peer, writer: packetlog.Writer, settings: Settings) -> in
     timeout = settings["timeout"] if settings["timeout"] is not None else float("inf")
     # The log syncs when it is written to; when nothing comes, it is for us to see to it.
     patience = max(settings["sync_seconds"], SHORTEST_SYNC)
-    with trio.move_on_after(timeout):
-        while True:
-            items: list[Content] | None = None
-            with trio.move_on_after(patience):
-                items = await peer.receive_many()
-            if items is None:
-                await _in_thread(writer.sync)
-                continue
-            if not items:
-                break
-            if count is not None:
-                items = items[: _prefix(items, count - packets)]
-            packets += sum(isinstance(item, Packet) for item in items)
-            await _in_thread(partial(writer.append, entries(items, time.time())))
-            if count is not None and packets >= count:
-                return ExitCode.OK
+    try:
+        with trio.move_on_after(timeout):
+            while True:
+                items: list[Content] | None = None
+                with trio.move_on_after(patience):
+                    items = await peer.receive_many()
+                if items is None:
+                    await _in_thread(writer.sync)
+                    continue
+                if not items:
+                    break
+                if count is not None:
+                    items = items[: _prefix(items, count - packets)]
+                packets += sum(isinstance(item, Packet) for item in items)
+                await _in_thread(partial(writer.append, entries(items, time.time())))
+                if count is not None and packets >= count:
+                    return ExitCode.OK
+    finally:
+        # Before the peer leaves the mesh, which takes its time: whoever ends us may not wait for that.
+        await _in_thread(writer.sync)
     if count is not None:
         raise CliError(f"{packets} of {count} packets came in {timeout:g} s", ExitCode.NOT_ALL)
     return ExitCode.OK

@@ -10,6 +10,7 @@ record that was synced survives the death of the machine. A sync comes after so 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -55,7 +56,7 @@ from peer.packetlog_reader import Reader
 
 __all__ = [
     "Entry", "Gap", "LogConfig", "LogDamaged", "LogFull", "LogLocked", "LogTruncated", "Packet", "PacketLogError",
-    "Reader", "Repair", "Writer",
+    "Reader", "Repair", "Writer", "settle",
 ]  # fmt: skip
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -322,3 +323,10 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def settle(directory: str | Path) -> None:
+    """Sync what a writer that was killed left unsynced, so that durable readers see it. Nothing while one writes."""
+    if list_segments(Path(directory)):
+        with contextlib.suppress(LogLocked):
+            Writer(directory).close()

@@ -14,9 +14,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import trio
 
+import dcp
 import peer
-from peer import blocking, packetlog
+from peer import blocking, cli_record, packetlog
 from peer.cli_errors import ExitCode
 from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, Running, clean_environment, root, running
 from tests.peer.inprocess import call_here, root_here
@@ -208,6 +210,30 @@ def test_a_recording_that_is_told_twice_to_end_is_synced(tmp_path, numbers):
             recording.process.send_signal(number)
         assert recording.end() == ExitCode.OK
     assert packetlog.Reader(log).end_position() == packetlog.Reader(log, durable=False).end_position() > 50
+
+
+async def test_a_recording_is_on_the_disk_before_its_peer_leaves_the_mesh(tmp_path):
+    """Leaving takes seconds on a busy machine, and whoever ended the recorder may not wait: its tail was unmarked."""
+
+    class Source:
+        def __init__(self):
+            self.items = [[dcp.Packet(an, b"<p/>") for an in range(50)]]
+            self.is_logged = trio.Event()
+
+        async def receive_many(self):
+            if self.items:
+                return self.items.pop()
+            self.is_logged.set()
+            await trio.sleep_forever()
+
+    source = Source()
+    settings = {"count": None, "timeout": None, "sync_seconds": 60.0}
+    with packetlog.Writer(tmp_path) as writer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_record._write, source, writer, settings)
+            await source.is_logged.wait()
+            nursery.cancel_scope.cancel()
+        assert packetlog.Reader(tmp_path).end_position() == 50
 
 
 def test_a_bridge_serves_plain_tcp():

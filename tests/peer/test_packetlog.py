@@ -26,6 +26,7 @@ from peer.packetlog import (
     PacketLogError,
     Reader,
     Writer,
+    settle,
 )
 from peer.packetlog_format import Damage, decode_record_untrusted, encode_record, scan
 
@@ -369,6 +370,34 @@ def test_no_log_is_one_sentence(tmp_path):
         Reader(tmp_path / "nothing", durable=False).read(0)
 
 
+def kill(writer: Writer) -> None:
+    """What the death of the process leaves: the kernel closes its files, and nothing is synced or marked."""
+    os.close(writer._file)
+    os.close(writer._lock)
+    writer._file = writer._lock = -1
+
+
+def test_the_tail_of_a_killed_writer_is_seen_once_it_is_settled(tmp_path):
+    log = tmp_path / "log"
+    writer = Writer(log)
+    writer.append(packets(0, 5))
+    settle(log)
+    assert content(log) == []  # a writer that lives sees to its own tail
+    kill(writer)
+    assert content(log) == []
+    with next(log.glob("*.seg")).open("ab") as segment:
+        segment.write(b"half a record")
+    settle(log)
+    assert content(log) == packets(0, 5)
+    with Writer(log) as writer:
+        assert writer.position == 5
+
+
+def test_settling_begins_no_log(tmp_path):
+    settle(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- any order of events ---
 class LogMachine(RuleBasedStateMachine):
     """Appending, rotating, crashing at any byte, reopening and reading, against a plain list."""
@@ -413,9 +442,7 @@ class LogMachine(RuleBasedStateMachine):
         """The process dies, and the machine loses some of what was not synced."""
         durable = Reader(self.directory).end_position()
         self.writer._unsynced_bytes = 0  # the dead do not sync
-        os.close(self.writer._file)
-        os.close(self.writer._lock)
-        self.writer._file = self.writer._lock = -1
+        kill(self.writer)
         if durable < len(self.model):
             path = packetlog_files.list_segments(self.directory)[-1].path
             floor = self._offset_of(path, durable)
