@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterable
@@ -21,8 +20,10 @@ from pipeline.show import emit, progress, rows_of, save_plot, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from pipeline.archive import Archive
+    from pipeline.record import BatchGate
     from pipeline.replay import Replayed
 
 
@@ -261,7 +262,7 @@ def run_train(args: Namespace) -> int:
 
 
 def run_record(args: Namespace) -> int:
-    from pipeline.record import record
+    from pipeline.record import BatchGate, record
 
     if not args.roots_key and not args.log.is_dir():
         raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
@@ -273,12 +274,14 @@ def run_record(args: Namespace) -> int:
         if getattr(args, name):
             options[name] = getattr(args, name)
     checkpoint = args.checkpoint or args.log / "checkpoint"
+    gate = BatchGate()
     query = record(
         spark, options, args.out, checkpoint.absolute(), stream=args.stream, once=args.once,
-        interval_seconds=args.interval, progress=args.progress,
+        interval_seconds=args.interval, progress=args.progress, gate=gate,
     )  # fmt: skip
-    interrupted = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda number, frame: interrupted.set())
+    signals: list[int] = []
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, frame: signals.append(number)) for number in handled]
     said = -1
     try:
         while not query.awaitTermination(1):
@@ -288,13 +291,28 @@ def run_record(args: Namespace) -> int:
                 progress(
                     f"record: batch {said}, {last['numInputRows']:,} packets, {last['processedRowsPerSecond']:,.0f}/s"
                 )
-            if interrupted.is_set():  # a batch that is cut short comes again, the same, with the next start
-                query.stop()
-                spark.stop()
-                raise KeyboardInterrupt
+            if signals:
+                _end_between_batches(spark, query, gate, signals)
+                if signals[0] == signal.SIGINT:
+                    raise KeyboardInterrupt
+                break  # whoever stops a service asked for it: no failure
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(handled, before, strict=True):
+            signal.signal(number, handler)
     return 0
+
+
+def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: BatchGate, signals: list[int]) -> None:
+    """Let the batch that is being written get into the archive; a second Ctrl-C does not wait for it."""
+    asked = time.monotonic()
+    is_told = False
+    while not gate.shut(0.1) and signals.count(signal.SIGINT) < 2:
+        if not is_told and time.monotonic() - asked > 2:
+            progress("record: ends with this batch; Ctrl-C again ends at once, and the batch comes with the next start")
+            is_told = True
+    spark.sparkContext.setLogLevel("OFF")  # what is cut short is told as an error, on a page of its own
+    query.stop()
+    spark.stop()
 
 
 def run_replay(args: Namespace) -> int:

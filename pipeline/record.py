@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pipeline.archive import Archive, DataFile, Job
 from pipeline.parts import PartWriter, partition_of
 from pipeline.schema import GAP_TYPE, checksum
+from pipeline.session import PipelineError
 from pipeline.source import register
 
 if TYPE_CHECKING:
@@ -85,6 +87,34 @@ def _rows(part: pyarrow.RecordBatch, stream: str) -> dict[Any, list[tuple[Any, .
     return found
 
 
+class BatchGate:
+    """Lets batches through until it is shut; shutting it waits for the one inside.
+
+    A batch that Spark cuts short comes again, the same, but its workers print how they were hung up on.
+    """
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+        self._is_shut = False
+
+    def __enter__(self) -> None:
+        self._inside.acquire()
+        if self._is_shut:
+            self._inside.release()
+            raise PipelineError("interrupted")
+
+    def __exit__(self, *_: object) -> None:
+        self._inside.release()
+
+    def shut(self, seconds: float) -> bool:
+        """No more batches. Whether none is inside any more, after at most so many seconds."""
+        self._is_shut = True
+        if not self._inside.acquire(timeout=seconds):
+            return False
+        self._inside.release()
+        return True
+
+
 def record(
     spark: SparkSession,
     options: dict[str, str],
@@ -95,18 +125,21 @@ def record(
     once: bool,
     interval_seconds: float = 10,
     progress: Path | None = None,
+    gate: BatchGate | None = None,
 ) -> StreamingQuery:
-    """Start the query. With `once` it ends when it has what the log has now."""
+    """Start the query. With `once` it ends when it has what the log has now. A `gate` is for who will stop it."""
     archive = Archive(out)
     checkpoint.mkdir(parents=True, exist_ok=True)
     identity = checkpoint / "identity"
     if not identity.exists():
         identity.write_text(uuid.uuid4().hex)
     name = identity.read_text().strip()
+    entry = gate or BatchGate()
 
     def sink(batch: DataFrame, number: int) -> None:
         key = hashlib.sha256(f"record {name} {number}".encode()).hexdigest()
-        write_batch(batch, archive, stream, key)
+        with entry:
+            write_batch(batch, archive, stream, key)
 
     register(spark)
     source = spark.readStream.format("mesh").options(**options).load()

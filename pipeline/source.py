@@ -11,7 +11,10 @@ maxRecords (a batch, 100,000), from (`oldest` or `now`), failOnDataLoss (true).
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from peer.packetlog import Gap, LogTruncated, Reader
+from peer.packetlog import Gap, LogTruncated, PacketLogError, Reader, settle
 from pipeline.live import check_recorder, start_recorder
 from pipeline.session import PipelineError
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+log = logging.getLogger("pipeline.source")
 
 COLUMNS = "position LONG, an LONG, time TIMESTAMP, xml BINARY, after LONG"
 DEFAULT_MAX_RECORDS = 100_000
@@ -70,6 +75,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fail = lower.get("failondataloss", "true").lower() != "false"
         self._target: int | None = None
         self._recorder: subprocess.Popen[bytes] | None = None
+        self._is_settled = False
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy for another process takes no child processes along."""
@@ -82,7 +88,19 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_recorder(self._recorder, self._log)
         if not self._log.is_dir():
             raise PipelineError(f"there is no packet log in {self._log}")
+        if not self._roots_key and not self._is_settled:
+            self._settle()
         return Reader(self._log)
+
+    def _settle(self) -> None:
+        """A recorder that was killed left a tail that no durable reader sees, and here none comes to see to it."""
+        try:
+            settle(self._log)
+        except OSError as error:
+            log.warning("%s: %s; what a killed recorder left unsynced in it is not read", self._log, error.strerror)
+        except PacketLogError as error:
+            raise PipelineError(str(error)) from error
+        self._is_settled = True
 
     def initialOffset(self) -> dict[str, int]:
         """Where a new query begins. Spark asks twice, and a restarted query not at all."""
@@ -151,6 +169,13 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PipelineError(f"{self._log} ends at position {expected}, though {end} had been there")
         if rows:
             yield batch()
+
+    def stop(self) -> None:
+        """The planning worker ends. When Spark hung up, at once: pyspark would answer, and print that it can't."""
+        if self._recorder is not None:
+            self._recorder.terminate()
+        if isinstance(sys.exception(), EOFError | ConnectionError):
+            os._exit(0)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing: the log keeps what it keeps by its own bounds, and other readers may be behind."""

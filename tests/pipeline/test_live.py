@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -12,7 +15,9 @@ from pipeline.archive import Archive
 from pipeline.archive_jobs import read, verify
 from pipeline.flights import Feed
 from pipeline.live import is_written, recorder_command, root_command
-from pipeline.record import describe, record
+from pipeline.record import BatchGate, describe, record
+from pipeline.session import PipelineError
+from tests.peer.test_packetlog import kill
 from tests.pipeline.asdi_lines import GOLDEN
 from tests.pipeline.conftest import NOON
 
@@ -65,6 +70,43 @@ def test_is_written(tmp_path):
     assert not is_written(tmp_path)
 
 
+@pytest.mark.parametrize(("raised", "ends"), [("EOFError", True), ("BrokenPipeError", True), ("OSError", False)])
+def test_a_planning_worker_whose_spark_hung_up_ends_without_a_word(tmp_path, raised, ends):
+    """pyspark tried to answer a Spark that had gone, and printed a traceback on the terminal of who pressed Ctrl-C."""
+    program = f"""
+from pipeline.source import MeshReader
+try:
+    try:
+        raise {raised}
+    finally:
+        MeshReader({{"log": {str(tmp_path)!r}}}).stop()
+finally:
+    print("went on")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr != "") == ((0, "", False) if ends else (1, "went on\n", True))
+
+
+def test_a_shut_gate_waits_for_the_batch_inside_and_lets_no_other_in():
+    gate, entered, leave = BatchGate(), threading.Event(), threading.Event()
+
+    def batch():
+        with gate:
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=batch)
+    thread.start()
+    entered.wait()
+    assert not gate.shut(0.01)
+    leave.set()
+    assert gate.shut(60)
+    thread.join()
+    with pytest.raises(PipelineError, match="interrupted"), gate:
+        pytest.fail("a batch went through a gate that was shut")
+    assert gate.shut(0)
+
+
 @with_spark
 def test_record_is_exactly_once_over_restarts(spark, tmp_path):
     log, out, checkpoint = tmp_path / "log", tmp_path / "archive", tmp_path / "checkpoint"
@@ -81,9 +123,10 @@ def test_record_is_exactly_once_over_restarts(spark, tmp_path):
     once()
     assert read(spark, Archive(out)).count() == 1000
     once()  # nothing new
-    with Writer(log) as writer:
-        writer.append(packets[900:])
-        writer.append([gap])
+    writer = Writer(log)
+    writer.append(packets[900:])
+    writer.append([gap])
+    kill(writer)  # its tail is in the log, but nobody has said that it is on the disk
     once()
     rows = read(spark, Archive(out)).orderBy("an").collect()
     assert [(row.an, bytes(row.xml)) for row in rows if row.xml is not None] == [(p.an, p.payload) for p in packets]
