@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import deque
 from collections.abc import Callable
 
 from dcp import control, events, wire
@@ -27,19 +26,19 @@ from dcp.config import Config
 from dcp.control import MAX_RANGES, Range, Reason, Start
 from dcp.epochs import QueryChange
 from dcp.errors import MalformedDatagram
-from dcp.events import Content, Packet
+from dcp.events import Content
 from dcp.fragments import Assembler
 from dcp.gaps import gap_end
+from dcp.handover import Handover, Item
 from dcp.link import Address, clock_of
 from dcp.log import Log
 from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
-from dcp.ready import Item, ReadyQueue
 from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics
 from dcp.uplink import Uplink
+from dcp.uplinks import Uplinks
 
-MAX_OUTBOX = 1024
 _COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
@@ -75,30 +74,23 @@ class Receiver:
             raise ValueError("a byte stream has no query")
         self.stream = stream
         self.position: int | None = None
-        self.links: dict[int, Uplink] = {}
+        self._uplinks = Uplinks(stream, config, rng, new_link_id=new_link_id, forget_link=forget_link, emit=emit)
+        self.links = self._uplinks.by_id
         self.change = QueryChange(query, config, is_router=log is not None)
         self._config = config
-        self._rng = rng
-        self._new_link_id = new_link_id
-        self._forget_link = forget_link
         self._emit = emit
         self._send_open = send_open
         self._start_mode = start
         self._start_position = position
-        self._log = log
         self.stream_mode = stream_mode
         self._on_switch = on_switch
-        self._by_nonce: dict[bytes, Uplink] = {}
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
         self._assembler = Assembler(config.max_partial_packets)
-        self._ready = ReadyQueue(config.max_ready_packets, deliver=deliver)
-        self._outbox: deque[tuple[bytes, Address]] = deque()
+        self._handover = Handover(config.max_ready_packets, deliver=deliver, log=log)
         self._losses = LossWatch(config)
         self._position_at = 0.0
         self._oldest_at: float | None = None
         self._ack_at: float | None = None
-        self._behind_from: int | None = None
-        """A router whose own application is slow goes on for its children's sake: from here on the log has to do."""
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self.malformed = 0
 
@@ -116,15 +108,11 @@ class Receiver:
     @property
     def is_fed(self) -> bool:
         """Whether some parent says that a root's packets reach it."""
-        return any(link.up and link.fed for link in self.links.values())
+        return self._uplinks.is_fed
 
     def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
-        link = Uplink(
-            self._new_link_id(), address, self._config, self._rng.randbytes(control.NONCE_BYTES), hello, now=now
-        )
-        self.links[link.id] = link
-        self._by_nonce[link.nonce] = link
+        link = self._uplinks.add(address, hello, now)
         if self._start_mode is Start.POSITION and self.position is None and self._start_position is not None:
             self._begin(self._start_position, now)
         self._send_request(link, now)
@@ -134,27 +122,13 @@ class Receiver:
         """Leave a sender. Its claims that are still under way no longer count."""
         link = self.links.get(link_id)
         if link is not None:
-            if link.up:
-                goodbye = link.encode(wire.CLOSE, 0, 0, control.encode_close(reason, body))
-                for _ in range(2):
-                    self._post(goodbye, link.address)
-            self._drop(link)
+            self._uplinks.leave(link, reason, body)
 
     def send_message(self, link_id: int, data: bytes) -> bool:
         link = self.links.get(link_id)
         if link is None or not link.up:
             return False
-        return self._post(link.encode(wire.CONTROL, 0, 0, control.encode_message(data)), link.address)
-
-    def _drop(self, link: Uplink) -> None:
-        if self.links.pop(link.id, None) is not None:
-            del self._by_nonce[link.nonce]
-            self._forget_link(link.id)
-
-    def _lose(self, link: Uplink, reason: int, body: bytes = b"") -> None:
-        self._drop(link)
-        kind = events.LinkLost if link.up else events.LinkRefused
-        self._emit(kind(self.stream, link.id, link.address, reason, body))
+        return self._uplinks.send(link, wire.CONTROL, 0, 0, control.encode_message(data))
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +145,7 @@ class Receiver:
                 epoch=self.epoch,
                 start=start,
                 position=position or 0,
-                room=self._room(),
+                room=self._handover.room(),
                 clock=clock_of(now),
                 stream=self.stream.encode(),
                 query=self.query,
@@ -186,8 +160,8 @@ class Receiver:
         self, message: control.Challenge | control.Accept | control.Refuse, address: Address, now: float
     ) -> bool:
         """An answer to one of our openings; False when it is not ours."""
-        link = self._by_nonce.get(message.nonce)
-        if link is None or link.address != address:
+        link = self._uplinks.opened_with(message.nonce, address)
+        if link is None:
             return False
         if link.up:
             return True
@@ -197,7 +171,7 @@ class Receiver:
                 link.requests = 0
                 self._send_request(link, now)
         elif isinstance(message, control.Refuse):
-            self._lose(link, message.reason, message.body)
+            self._uplinks.lose(link, message.reason, message.body)
         else:
             self._accepted(link, message, now)
         return True
@@ -240,16 +214,13 @@ class Receiver:
         self.position = position
         self._position_at = now
         self._oldest_at = None
-        if self._log is not None and not self._log.started:
-            self._log.start(position)
+        self._handover.start(position)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
-        self._ready.add(events.Started(position))
         if self.epoch:  # changed before there was a stream: the application hears of it all the same
-            self._ready.add(events.QuerySwitched(position, self.query))
-        for link in self.links.values():
-            if link.up:
-                self._confirm(link, now)
+            self._handover.put_switch(position, self.query)
+        for link in self._uplinks.up():
+            self._confirm(link, now)
 
     def _confirm(self, link: Uplink, now: float) -> None:
         """Tell the sender where we stand: only then does data flow."""
@@ -271,7 +242,7 @@ class Receiver:
             self._on_keep_alive(link, flags, control.decode_keep_alive_untrusted(data[wire.BODY_AT :]), now)
         elif flags & wire.CLOSE:
             reason, body = control.decode_close_untrusted(data[wire.BODY_AT :])
-            self._lose(link, reason, body)
+            self._uplinks.lose(link, reason, body)
         elif flags & wire.CONTROL and len(data) > wire.BODY_AT:
             kind = data[wire.BODY_AT]
             if kind == control.ControlType.BUNDLE:
@@ -400,9 +371,8 @@ class Receiver:
             self._buffer.add(epoch, prev, an, packets)
             self._watch(now)
             return
-        if self._ready.is_full and not self._leaves_it_to_the_log():
+        if not self._handover.has_room(position):
             self._counts["overrun"] += len(packets)
-            self._ready.turned_away = True
             return
         link.old_in_a_row = 0
         self._apply(epoch, an, packets, link, now)
@@ -430,21 +400,13 @@ class Receiver:
             counts["bytes"] += sum([len(payload) for _, payload in packets])
             if link is not None:
                 link.first_copies += len(packets)
-            if self._behind_from is None:
-                self._ready.extend(packets)
-            if self._log is not None:
-                ans, payloads = zip(*packets, strict=True)
-                self._log.append_many(ans, payloads, self.query)
-        if self._log is not None:
-            self._log.advance(an, self.query)
+            self._handover.put(packets, self.query)
+        self._handover.advance(an, self.query)
         self.position = an
 
     def _drain(self, now: float) -> None:
         """Apply what waited for the position to come so far."""
-        while self._buffer and self.position is not None:
-            if self._ready.is_full and not self._leaves_it_to_the_log():
-                self._ready.turned_away = True
-                return
+        while self._buffer and self.position is not None and self._handover.has_room(self.position):
             found = self._buffer.take(self.position, self.change.current_epochs())
             if found is None:
                 return
@@ -454,7 +416,7 @@ class Receiver:
         """The position rose: the timers of what was missing start anew."""
         assert self.position is not None
         self._position_at = now
-        self._losses.advanced(self.position, self._fastest_rtt(), now)
+        self._losses.advanced(self.position, self._uplinks.fastest_rtt(), now)
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
         self._watch(now)
@@ -477,43 +439,22 @@ class Receiver:
     def _is_missing(self) -> bool:
         """Whether something was sent to us, or to be sent by now, that is not here."""
         assert self.position is not None
-        return bool(len(self._buffer) or len(self._assembler) or self._sent_until() > self.position)
-
-    def _sent_until(self) -> int:
-        return max((link.sent_until for link in self.links.values() if link.up), default=0)
+        return bool(len(self._buffer) or len(self._assembler) or self._uplinks.sent_until() > self.position)
 
     def _watch(self, now: float) -> None:
         """Start or stop the clock for what is missing at the present position."""
-        self._losses.watch(self._is_missing(), self._fastest_rtt(), now)
-
-    def _fastest_rtt(self) -> float:
-        return min((link.rtt.smoothed for link in self.links.values() if link.up), default=self._config.initial_rtt)
-
-    def _repeat_delay(self, nacks: int, now: float) -> float:
-        """How long to wait for the answer to the nth NACK. It backs off without limit only while nobody is heard."""
-        config = self._config
-        if not config.adaptive:
-            return config.slow_nack_interval
-        rto = min(
-            (link.rtt.timeout(config.min_rto, config.max_rto) for link in self.links.values() if link.up),
-            default=config.initial_rtt,
-        )
-        longest = config.max_rto
-        if any(link.up and now - link.heard_at < 2 * config.keep_alive_interval for link in self.links.values()):
-            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
-            longest = max(rto, min(4 * rto, config.keep_alive_interval))
-        return min(rto * config.nack_backoff ** min(nacks - 1, 20), longest)
+        self._losses.watch(self._is_missing(), self._uplinks.fastest_rtt(), now)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
         self._counts["nacks"] += 1
         ranges, highest = self._buffer.missing(self.position, self.epoch, MAX_RANGES)
-        if self._sent_until() > highest:
-            ranges.append((highest, self._sent_until()))
+        if self._uplinks.sent_until() > highest:
+            ranges.append((highest, self._uplinks.sent_until()))
         nacks = self._losses.asked(ranges, now)
-        self._losses.nack_at = now + self._repeat_delay(nacks, now)
-        for link in self.links.values():
-            if link.up and link.confirmed_epoch is not None:
+        self._losses.nack_at = now + self._uplinks.answer_time(nacks, now)
+        for link in self._uplinks.up():
+            if link.confirmed_epoch is not None:
                 self._send_nack(link, now)
 
     def _send_nack(self, link: Uplink, now: float, *, probe: bool = False) -> None:
@@ -528,37 +469,29 @@ class Receiver:
             an, pieces = partial
             missing = [(self.position, an), *((max(s, an), e) for s, e in missing if e > an)]
             highest = max(highest, an)
-        sent_until = self._sent_until()
+        sent_until = self._uplinks.sent_until()
         if epoch == self.epoch and sent_until > highest:
             missing.append((highest, sent_until))
             highest = sent_until
-        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._room())
+        ack = control.Acknowledgment(link.times(now), epoch, self.position, self._handover.room())
         body = control.encode_nack(control.Nack(ack, highest, missing[:MAX_RANGES], pieces))
         link.epoch = epoch
         flags = wire.NACK | (wire.ACK_REQUEST if probe else 0)
-        self._post(link.encode(flags, self.position, 0, body), link.address)
+        self._uplinks.send(link, flags, self.position, 0, body)
 
     def _send_ack(self, link: Uplink, asked: int, now: float, *, probe: bool = False) -> None:
         epoch = self.change.epoch_for(link)
         if epoch is None:
             return
         position = control.NO_POSITION if self.position is None else self.position
-        ack = control.Acknowledgment(link.times(now), epoch, position, self._room())
+        ack = control.Acknowledgment(link.times(now), epoch, position, self._handover.room())
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
-        self._post(link.encode(flags, position, asked, control.encode_acknowledgment(ack)), link.address)
+        self._uplinks.send(link, flags, position, asked, control.encode_acknowledgment(ack))
 
-    def _leaves_it_to_the_log(self) -> bool:
-        """A router's own slow application must not hold up its children: it is served from the log later."""
-        if self._log is None:
-            return False
-        if self._behind_from is None:
-            self._behind_from = self.position
-        return True
-
-    def _room(self) -> int:
-        """To be told to a sender: a router takes everything, whatever its own application does."""
-        return self._ready.limit if self._log is not None else self._ready.room()
+    def _ack_all(self, now: float) -> None:
+        for link in self._uplinks.up():
+            self._send_ack(link, 0, now)
 
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
@@ -568,7 +501,7 @@ class Receiver:
 
     def _decide_gap(self, now: float) -> None:
         """Give up, in bounded time, what nobody can supply."""
-        while self.position is not None and self.links and not self._ready.turned_away:
+        while self.position is not None and self.links and not self._handover.turned_away:
             since = self._stuck_since()
             until = gap_end(self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now)
             if until is None and self._losses.missing_since is not None and now - since > self._config.abandon_after:
@@ -583,35 +516,29 @@ class Receiver:
         known = self._buffer.first_known(self.position, self.epoch)
         if known is not None:
             return known
-        told = [k.highest for k in self.links.values() if k.up and k.highest is not None and k.highest > self.position]
+        told = [k.highest for k in self._uplinks.up() if k.highest is not None and k.highest > self.position]
         return min(told, default=None)
 
     def _declare_gap(self, until: int, now: float) -> None:
         assert self.position is not None
         after = self.position
         self._counts["gaps"] += 1
-        if self._behind_from is None:
-            self._ready.add(events.Gap(after, until))
-        if self._log is not None:
-            self._log.hole(until)
+        self._handover.put_gap(after, until)
         self.position = until
         self._position_at = now
         self._losses.given_up()
         if until - after > QUARTER:
-            self._renew(now)
+            self._renew()
         self._drain(now)
         self._advanced(now)
-        for link in self.links.values():
-            if link.up:
-                self._send_ack(link, 0, now)
+        self._ack_all(now)
 
-    def _renew(self, now: float) -> None:
+    def _renew(self) -> None:
         """After a jump over a quarter of the AN space 32-bit numbers under way could be misread: new sessions."""
         self._buffer.clear()
         self._assembler.clear()
         for link in list(self.links.values()):
-            self.remove_sender(link.id, Reason.RENEW)
-            self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.RENEW, b""))
+            self._uplinks.give_up(link, Reason.RENEW)
 
     # --- changing the query -------------------------------------------------------------------------------------------
 
@@ -641,13 +568,10 @@ class Receiver:
     def _step_change(self, now: float) -> None:
         step = self.change.step(self.position, list(self.links.values()), now)
         for link in step.too_old:
-            self.remove_sender(link.id, Reason.RENEW)
-            self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.RENEW, b""))
+            self._uplinks.give_up(link, Reason.RENEW)
         for link, epoch, query in step.prepare:
             link.query_told_at = now
-            self._post(
-                link.encode(wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(epoch, query))), link.address
-            )
+            self._uplinks.send(link, wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(epoch, query)))
         for link in step.ask:
             self._send_nack(link, now)
         if step.switch:
@@ -663,12 +587,9 @@ class Receiver:
             link.sent_until = 0
         if self.position is not None:
             self._assembler.forget(self.position, self.change.current_epochs())
-            if self._behind_from is None:
-                self._ready.add(events.QuerySwitched(self.position, self.query))
+            self._handover.put_switch(self.position, self.query)
         else:
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
+            self._ack_all(now)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
 
@@ -679,47 +600,43 @@ class Receiver:
         for link in list(self.links.values()):
             if not link.up:
                 if now - link.opened_at > config.open_timeout:
-                    self._lose(link, Reason.TIMED_OUT)
+                    self._uplinks.lose(link, Reason.TIMED_OUT)
                 elif now >= link.request_at:
                     self._send_request(link, now)
             elif link.reset_at is not None and now >= link.reset_at:
                 self._counts["resets"] += 1
-                self._lose(link, Reason.RESET)
+                self._uplinks.lose(link, Reason.RESET)
             elif now - link.heard_at > config.dead_after:
-                self.remove_sender(link.id, Reason.SILENT)
-                self._emit(events.LinkLost(self.stream, link.id, link.address, Reason.SILENT, b""))
+                self._uplinks.give_up(link, Reason.SILENT)
             elif link.confirm_at is not None and now >= link.confirm_at and self.position is not None:
                 link.confirm_at = None
                 if not link.heard_claim:
                     self._confirm(link, now)
         if self._oldest_at is not None and now >= self._oldest_at:
-            starts = [link.start for link in self.links.values() if link.up and link.start is not None]
+            starts = [link.start for link in self._uplinks.up() if link.start is not None]
             if starts:
                 self._begin(min(starts), now)
             self._oldest_at = None
         if self._ack_at is not None and now >= self._ack_at:
             self._ack_at = now + config.ack_interval
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
+            self._ack_all(now)
         self._step_change(now)
         if self.position is None:
             return
-        if self._losses.nack_at is not None and now >= self._losses.nack_at and not self._ready.turned_away:
+        if self._losses.nack_at is not None and now >= self._losses.nack_at and not self._handover.turned_away:
             self._nack_all(now)
         if now >= self._slow_at():
             self._counts["slow"] += 1
             self._losses.nacked_at = now
-            for link in self.links.values():
-                if link.up:
-                    self._send_nack(link, now, probe=True)
+            for link in self._uplinks.up():
+                self._send_nack(link, now, probe=True)
         self._decide_gap(now)
 
     def _slow_at(self) -> float:
         """When to ask although nothing shows a loss: nobody was heard, or somebody has more and does not send it."""
         position = self.position
-        up = [link for link in self.links.values() if link.up]
-        if not up or position is None or self._ready.turned_away:
+        up = list(self._uplinks.up())
+        if not up or position is None or self._handover.turned_away:
             return math.inf
         quiet_since = max(link.heard_at for link in up)
         if any(link.highest is not None and link.highest > position for link in up):
@@ -743,7 +660,7 @@ class Receiver:
         if self._ack_at is not None and self.links:
             times.append(self._ack_at)
         if self.position is not None and self.links:
-            if self._losses.nack_at is not None and not self._ready.turned_away:
+            if self._losses.nack_at is not None and not self._handover.turned_away:
                 times.append(self._losses.nack_at)
             times.append(self._slow_at())
             if self._losses.missing_since is not None or self._is_at_a_hole():
@@ -759,59 +676,45 @@ class Receiver:
 
     def next_event(self) -> Content | None:
         """The next packet, gap, start or query switch, in the order of the stream."""
-        self._refill()
-        return self._ready.next()
+        return self._handover.next(self.position)
 
     def take(self, most: int) -> list[Content]:
         """Up to `most` events at once."""
-        new = tuple.__new__
-        return [new(Packet, item) if type(item) is tuple else item for item in self.take_plain(most)]  # type: ignore[misc]
+        return self._handover.take(most, self.position)
 
     def take_plain(self, most: int) -> list[Item]:
         """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
-        self._refill()
-        return self._ready.take(most)
-
-    def _refill(self) -> None:
-        """A router's application that fell behind goes on from the log; what was evicted meanwhile is a gap."""
-        if len(self._ready) or self._behind_from is None or self._log is None or self.position is None:
-            return
-        items, reached = self._log.replay(self._behind_from, self._config.max_ready_packets // 2 or 1)
-        self._ready.extend(items)
-        self._behind_from = None if reached >= self.position else reached
+        return self._handover.take_plain(most, self.position)
 
     @property
     def has_events(self) -> bool:
-        """Whether something waits for the application, here or (a router's, that fell behind) in the log."""
-        return len(self._ready) > 0 or self._behind_from is not None
+        """Whether something waits for the application."""
+        return self._handover.has_events
 
     @property
     def backlog(self) -> float:
         """How full the application's queue is: 1 and more when it holds all it may."""
-        return 1.0 if self._behind_from is not None else len(self._ready) / self._ready.limit
+        return self._handover.backlog
 
     @property
     def has_closed_window(self) -> bool:
         """The application did not take packets fast enough: claims were turned away, or senders told to hold back."""
-        return self._ready.turned_away or self._ready.told_little_room
+        return self._handover.turned_away or self._handover.told_little_room
 
     def reopen_window(self, now: float) -> None:
         """The application has taken packets: if the senders know of no room, tell them that there is some again."""
-        ready = self._ready
-        if len(ready) > ready.limit // 2:
+        handover = self._handover
+        if len(handover) > handover.limit // 2:
             return
-        if ready.turned_away:
-            ready.turned_away = False
+        if handover.turned_away:
+            handover.turned_away = False
             self._drain(now)
             self._advanced(now)
-            for link in self.links.values():
-                if link.up:
-                    self._send_nack(link, now)
-        elif ready.told_little_room:
-            for link in self.links.values():
-                if link.up:
-                    self._send_ack(link, 0, now)
-            ready.told_little_room = False  # with no link there was nobody to tell
+            for link in self._uplinks.up():
+                self._send_nack(link, now)
+        elif handover.told_little_room:
+            self._ack_all(now)
+            handover.told_little_room = False  # with no link there was nobody to tell
 
     def receive_reset(self, link: Uplink, now: float) -> None:
         """Somebody says that the sender does not know this link: ask, and close it if nothing valid comes."""
@@ -820,14 +723,7 @@ class Receiver:
             self._send_ack(link, 0, now, probe=True)
 
     def next_datagrams(self, most: int) -> list[tuple[bytes, Address]]:
-        outbox = self._outbox
-        return [outbox.popleft() for _ in range(min(most, len(outbox)))]
-
-    def _post(self, datagram: bytes, address: Address) -> bool:
-        if len(self._outbox) >= MAX_OUTBOX:
-            return False
-        self._outbox.append((datagram, address))
-        return True
+        return self._uplinks.next_datagrams(most)
 
     def statistics(self, now: float) -> ReceiverStatistics:
         counts = self._counts
@@ -839,7 +735,7 @@ class Receiver:
             bytes=counts["bytes"],
             duplicates=counts["duplicates"],
             buffered=len(self._buffer),
-            ready=len(self._ready),
+            ready=len(self._handover),
             overrun=counts["overrun"],
             buffer_dropped=self._buffer.dropped + self._assembler.dropped,
             gaps=counts["gaps"],
@@ -848,7 +744,7 @@ class Receiver:
             slow_nacks=counts["slow"],
             squelches=counts["squelches"],
             resets=counts["resets"],
-            reorder_window=self._losses.delay(self._fastest_rtt()),
+            reorder_window=self._losses.delay(self._uplinks.fastest_rtt()),
             malformed=self.malformed,
             links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),
         )

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dcp import downlink, events, receiver, sender
+from dcp import downlink, events, sender, uplinks
 from dcp.control import Start
 from dcp.hub import MAX_EVENTS, Hub
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
@@ -227,9 +227,9 @@ class Mesh(RuleBasedStateMachine):
                 assert state.buffered <= CONFIG.max_buffer_packets
                 assert state.ready <= CONFIG.max_ready_packets + 64
                 assert len(child._assembler) <= CONFIG.max_partial_packets
-                assert len(child._outbox) <= receiver.MAX_OUTBOX
+                assert len(child._uplinks._outbox) <= uplinks.MAX_OUTBOX
                 assert set(hub._uplinks) == set(child.links)
-                assert len(child._by_nonce) == len(child.links)
+                assert len(child._uplinks._by_nonce) == len(child.links)
             for parent in hub.senders.values():
                 assert len(parent.log) <= CONFIG.max_log_packets
                 assert len(parent.log._segments) <= CONFIG.max_segments

@@ -1,0 +1,128 @@
+"""What becomes of the stream at its position: the application gets it, and at a router the log that serves children.
+
+Bounded: when an application does not take what lies ready, claims are turned away, and senders were told before that
+room is small. A router's own slow application must not hold up its children, though: the log has to do, and it is
+served from there when it comes for more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from dcp import events
+from dcp.buffer import Packets
+from dcp.events import Content, Packet
+from dcp.log import Log
+
+# Packets lie here as bare (AN, payload): a named tuple for each costs more than all else that is done with it.
+Item = tuple[int, bytes] | Content
+
+
+class Handover:
+    """Takes what lies at the position, in order, and hands it out as the application asks."""
+
+    def __init__(self, limit: int, *, deliver: bool, log: Log | None) -> None:
+        self.limit = limit
+        self.turned_away = False
+        """Claims were not taken for lack of room: what they brought must be asked for again."""
+        self.told_little_room = False
+        self._deliver = deliver
+        self._log = log
+        self._items: deque[Item] = deque()
+        self._behind_from: int | None = None
+        """The application gets what follows this position from the log."""
+
+    def __len__(self) -> int:
+        """What lies ready, without what is only in the log."""
+        return len(self._items)
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def has_room(self, position: int) -> bool:
+        """Whether more may be put after this position. What is turned away is remembered."""
+        if len(self._items) < self.limit:
+            return True
+        if self._log is None:
+            self.turned_away = True
+            return False
+        if self._behind_from is None:
+            self._behind_from = position
+        return True
+
+    def room(self) -> int:
+        """To be told to a sender now. A router takes everything, whatever its own application does."""
+        if self._log is not None:
+            return self.limit
+        room = max(0, self.limit - len(self._items))
+        self.told_little_room = room < self.limit // 4
+        return room
+
+    def start(self, position: int) -> None:
+        if self._log is not None and not self._log.started:
+            self._log.start(position)
+        self._add(events.Started(position))
+
+    def put(self, packets: Packets, query: bytes) -> None:
+        if self._deliver and self._behind_from is None:
+            self._items.extend(packets)
+        if self._log is not None:
+            ans, payloads = zip(*packets, strict=True)
+            self._log.append_many(ans, payloads, query)
+
+    def advance(self, position: int, query: bytes) -> None:
+        """Up to here nothing more matches the query."""
+        if self._log is not None:
+            self._log.advance(position, query)
+
+    def put_gap(self, after: int, until: int) -> None:
+        self._add(events.Gap(after, until))
+        if self._log is not None:
+            self._log.hole(until)
+
+    def put_switch(self, position: int, query: bytes) -> None:
+        self._add(events.QuerySwitched(position, query))
+
+    def _add(self, event: Content) -> None:
+        if self._deliver and self._behind_from is None:
+            self._items.append(event)
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_events(self) -> bool:
+        """Whether something waits for the application, here or (a router's, that fell behind) in the log."""
+        return len(self._items) > 0 or self._behind_from is not None
+
+    @property
+    def backlog(self) -> float:
+        """How full the application's queue is: 1 and more when it holds all it may."""
+        return 1.0 if self._behind_from is not None else len(self._items) / self.limit
+
+    def next(self, position: int | None) -> Content | None:
+        """The next packet, gap, start or query switch, in the order of the stream, which ends at `position` for now."""
+        return next(iter(self.take(1, position)), None)
+
+    def take(self, most: int, position: int | None) -> list[Content]:
+        """Up to `most` of them at once."""
+        new = tuple.__new__
+        taken = self.take_plain(most, position)
+        return [new(Packet, item) if type(item) is tuple else item for item in taken]  # type: ignore[misc]
+
+    def take_plain(self, most: int, position: int | None) -> list[Item]:
+        """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
+        items = self._items
+        if not items and self._behind_from is not None and position is not None:
+            self._refill(self._behind_from, position)
+        if len(items) <= most:
+            taken = list(items)
+            items.clear()
+            return taken
+        pop = items.popleft
+        return [pop() for _ in range(most)]
+
+    def _refill(self, behind_from: int, position: int) -> None:
+        """Go on from the log; what was evicted meanwhile is a gap."""
+        assert self._log is not None
+        items, reached = self._log.replay(behind_from, self.limit // 2 or 1)
+        self._items.extend(items)
+        self._behind_from = None if reached >= position else reached

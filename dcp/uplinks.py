@@ -1,0 +1,119 @@
+"""The senders of one receiver together: opening links to them, leaving and losing them, and what goes out to them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from dcp import control, events, wire
+from dcp.config import Config
+from dcp.link import Address
+from dcp.uplink import Uplink
+
+MAX_OUTBOX = 1024
+
+
+class Uplinks:
+    def __init__(
+        self,
+        stream: str,
+        config: Config,
+        rng: random.Random,
+        *,
+        new_link_id: Callable[[], int],
+        forget_link: Callable[[int], None],
+        emit: Callable[[events.Event], None],
+    ) -> None:
+        self.by_id: dict[int, Uplink] = {}
+        self._by_nonce: dict[bytes, Uplink] = {}
+        self._stream = stream
+        self._config = config
+        self._rng = rng
+        self._new_link_id = new_link_id
+        self._forget_link = forget_link
+        self._emit = emit
+        self._outbox: deque[tuple[bytes, Address]] = deque()
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def add(self, address: Address, hello: bytes, now: float) -> Uplink:
+        nonce = self._rng.randbytes(control.NONCE_BYTES)
+        link = Uplink(self._new_link_id(), address, self._config, nonce, hello, now=now)
+        self.by_id[link.id] = link
+        self._by_nonce[link.nonce] = link
+        return link
+
+    def opened_with(self, nonce: bytes, address: Address) -> Uplink | None:
+        """The link whose opening this answers, if it is one of ours and comes from where it went."""
+        link = self._by_nonce.get(nonce)
+        return link if link is not None and link.address == address else None
+
+    def leave(self, link: Uplink, reason: int, body: bytes = b"") -> None:
+        """Say goodbye, twice for the loss of one."""
+        if link.up:
+            goodbye = link.encode(wire.CLOSE, 0, 0, control.encode_close(reason, body))
+            for _ in range(2):
+                self._post(goodbye, link.address)
+        self._drop(link)
+
+    def give_up(self, link: Uplink, reason: int) -> None:
+        """Leave a sender that was up, of our own, and tell the application."""
+        self.leave(link, reason)
+        self._emit(events.LinkLost(self._stream, link.id, link.address, reason, b""))
+
+    def lose(self, link: Uplink, reason: int, body: bytes = b"") -> None:
+        """It has left us, or never took us."""
+        self._drop(link)
+        kind = events.LinkLost if link.up else events.LinkRefused
+        self._emit(kind(self._stream, link.id, link.address, reason, body))
+
+    def _drop(self, link: Uplink) -> None:
+        if self.by_id.pop(link.id, None) is not None:
+            del self._by_nonce[link.nonce]
+            self._forget_link(link.id)
+
+    # --- what they say together ---------------------------------------------------------------------------------------
+
+    def up(self) -> Iterator[Uplink]:
+        return (link for link in self.by_id.values() if link.up)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether some parent says that a root's packets reach it."""
+        return any(link.fed for link in self.up())
+
+    def sent_until(self) -> int:
+        """Up to here one of them has sent all that matches."""
+        return max((link.sent_until for link in self.by_id.values() if link.up), default=0)
+
+    def fastest_rtt(self) -> float:
+        return min((link.rtt.smoothed for link in self.by_id.values() if link.up), default=self._config.initial_rtt)
+
+    def answer_time(self, nacks: int, now: float) -> float:
+        """How long to wait for the answer to the nth NACK. It backs off without limit only while nobody is heard."""
+        config = self._config
+        if not config.adaptive:
+            return config.slow_nack_interval
+        rto = min((link.rtt.timeout(config.min_rto, config.max_rto) for link in self.up()), default=config.initial_rtt)
+        longest = config.max_rto
+        if any(now - link.heard_at < 2 * config.keep_alive_interval for link in self.up()):
+            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
+            longest = max(rto, min(4 * rto, config.keep_alive_interval))
+        return min(rto * config.nack_backoff ** min(nacks - 1, 20), longest)
+
+    # --- output -------------------------------------------------------------------------------------------------------
+
+    def send(self, link: Uplink, flags: int, an: int, prev: int, body: bytes) -> bool:
+        """False when too much waits to go out: nothing here needs to arrive, all of it is said again."""
+        return self._post(link.encode(flags, an, prev, body), link.address)
+
+    def _post(self, datagram: bytes, address: Address) -> bool:
+        if len(self._outbox) >= MAX_OUTBOX:
+            return False
+        self._outbox.append((datagram, address))
+        return True
+
+    def next_datagrams(self, most: int) -> list[tuple[bytes, Address]]:
+        outbox = self._outbox
+        return [outbox.popleft() for _ in range(min(most, len(outbox)))]
