@@ -16,6 +16,8 @@ from dcp.log import Log
 
 # Packets lie here as bare (AN, payload): a named tuple for each costs more than all else that is done with it.
 Item = tuple[int, bytes] | Content
+# The last changes of the query that an application is told of when it fell behind. Older ones no longer matter to it.
+MAX_SWITCHES = 64
 
 
 class Handover:
@@ -31,6 +33,8 @@ class Handover:
         self._items: deque[Item] = deque()
         self._behind_from: int | None = None
         """The application gets what follows this position from the log."""
+        self._switches: deque[events.QuerySwitched] = deque(maxlen=MAX_SWITCHES)
+        """Of the time since then: the log does not tell of them."""
 
     def __len__(self) -> int:
         """What lies ready, without what is only in the log."""
@@ -80,7 +84,10 @@ class Handover:
             self._log.hole(until)
 
     def put_switch(self, position: int, query: bytes) -> None:
-        self._add(events.QuerySwitched(position, query))
+        switched = events.QuerySwitched(position, query)
+        self._add(switched)
+        if self._behind_from is not None:
+            self._switches.append(switched)
 
     def _add(self, event: Content) -> None:
         if self._deliver and self._behind_from is None:
@@ -124,5 +131,12 @@ class Handover:
         """Go on from the log; what was evicted meanwhile is a gap."""
         assert self._log is not None
         items, reached = self._log.replay(behind_from, self.limit // 2 or 1)
-        self._items.extend(items)
+        for item in items:
+            self._take_switches(item.after if isinstance(item, events.Gap) else item[0] - 1)
+            self._items.append(item)
+        self._take_switches(reached)
         self._behind_from = None if reached >= position else reached
+
+    def _take_switches(self, position: int) -> None:
+        while self._switches and self._switches[0].position <= position:
+            self._items.append(self._switches.popleft())
