@@ -293,13 +293,17 @@ def run_record(args: Namespace) -> int:
                 )
             if signals:
                 _end_between_batches(spark, query, gate, signals)
-                if signals[0] == signal.SIGINT:
-                    raise KeyboardInterrupt
-                break  # whoever stops a service asked for it: no failure
+                break
+    except Exception:
+        if not signals:
+            raise
+        # Whoever signals a whole group or service reaches Java too, which may have gone first.
     finally:
         for number, handler in zip(handled, before, strict=True):
             signal.signal(number, handler)
-    return 0
+    if signal.SIGINT in signals[:1]:
+        raise KeyboardInterrupt
+    return 0  # also after SIGTERM: whoever stops a service asked for it
 
 
 def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: BatchGate, signals: list[int]) -> None:
