@@ -165,23 +165,26 @@ def record_under_fire(spark, tmp_path: Path, *, kills: int, seed: int) -> Path:
     moment = random.Random(seed)
     log, out = tmp_path / "log", tmp_path / "archive"
     packets = [Packet(p.an, p.time * 1_000_000, p.payload) for p in Feed(copies=8).packets(NOON, NOON + 900)]
-    step = len(packets) // (2 * kills + 2)
+    # Three pieces a life, the first before it begins: one that finds nothing new would only be waited for.
+    step = len(packets) // (3 * kills + 3)
+    pieces = (packets[at : at + step] for at in range(0, len(packets), step))
     words = ["record", "--log", str(log), "--out", str(out), "--interval", "0.2", "--max-records", "200"]
     killed = Counter[str]()
     with Writer(log, LogConfig(max_segment_bytes=200_000, sync_bytes=0)) as writer:
-        writer.append(packets[:step])
         for life in range(1, 5 * kills):
             if killed.total() == kills:
                 break
             before = Archive(out).manifest().version
+            writer.append(next(pieces, []))
             process = start(*words)
-            wait_until(process, lambda at=before: Archive(out).manifest().version > at)
-            writer.append(packets[step * life : step * (life + 1)])
+            begun = wait_until(process, lambda at=before: Archive(out).manifest().version > at)
+            assert begun or process.poll() is not None, f"seed {seed}, life {life}"
+            writer.append(next(pieces, []))
             wait_until(process, lambda: False, moment.random())
             if life % 2 == 0 and process.poll() is None:
                 # Spark runs a task again; without the worker that plans batches the query ends, and says so.
                 killed["workers"] += kill_a_worker(process.pid, moment)
-                writer.append(packets[step * life : step * (life + 1) + step // 2])
+                writer.append(next(pieces, []))
                 wait_until(process, lambda: False, 2)
             else:
                 killed["drivers"] += process.poll() is None
