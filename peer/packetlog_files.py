@@ -27,6 +27,8 @@ SYNCED = "SYNCED"
 INDEX_STEP_BYTES = 32 << 10
 _ENTRY = struct.Struct(">QQQq")
 _MARK = struct.Struct(">QI")
+# A mark that is being written may be read half old, half new. 0 would say then that the log is empty.
+_MARK_READS = 5
 
 
 class PacketLogError(Exception):
@@ -155,14 +157,16 @@ def write_mark(directory: Path, position: int) -> None:
 
 def read_mark(directory: Path) -> int:
     """The first position that may not be on the disk yet; 0 when nobody has said."""
-    try:
-        content = (directory / SYNCED).read_bytes()
-    except FileNotFoundError:
-        return 0
-    if len(content) != _MARK.size:
-        return 0
-    position, crc = _MARK.unpack(content)
-    return position if zlib.crc32(content[:8]) == crc else 0
+    for _ in range(_MARK_READS):
+        try:
+            content = (directory / SYNCED).read_bytes()
+        except FileNotFoundError:
+            return 0
+        if len(content) == _MARK.size:
+            position, crc = _MARK.unpack(content)
+            if zlib.crc32(content[:8]) == crc:
+                return int(position)
+    return 0
 
 
 def sync_directory(directory: Path) -> None:

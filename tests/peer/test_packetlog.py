@@ -393,6 +393,17 @@ def test_the_tail_of_a_killed_writer_is_seen_once_it_is_settled(tmp_path):
         assert writer.position == 5
 
 
+def test_a_mark_that_is_read_while_it_is_written_is_read_again(tmp_path, monkeypatch):
+    """It was taken for none: a query that asked for what the log has now would have ended with nothing."""
+    with Writer(tmp_path, EAGER) as writer:
+        writer.append(packets(0, 5))
+    whole = (tmp_path / packetlog_files.SYNCED).read_bytes()
+    reads = [b"", bytes([whole[0] ^ 1]) + whole[1:], whole]
+    monkeypatch.setattr(Path, "read_bytes", lambda path: reads.pop(0))
+    assert packetlog_files.read_mark(tmp_path) == 5
+    assert reads == []
+
+
 def test_settling_begins_no_log(tmp_path):
     settle(tmp_path)
     assert list(tmp_path.iterdir()) == []
