@@ -7,7 +7,7 @@ itself or only after a NACK is what the reordering window learns from.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dcp.buffer import Packets
 from dcp.config import Config
@@ -19,7 +19,7 @@ MAX_ASKED = 1024
 
 
 class LossWatch:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, fastest_rtt: Callable[[], float]) -> None:
         self.missing_since: float | None = None
         """Since when something is known to be missing at the present position."""
         self.nack_at: float | None = None
@@ -29,22 +29,23 @@ class LossWatch:
         self._nacks_here = 0
         self._asked_for: list[Range] = []
         self._config = config
+        self._fastest_rtt = fastest_rtt
         self._reordering = ReorderWindow(config.reorder_window, config.min_reorder_window)
 
-    def watch(self, is_missing: bool, fastest_rtt: float, now: float) -> None:
+    def watch(self, is_missing: bool, now: float) -> None:
         """Start or stop the clock."""
         if not is_missing:
             self.missing_since = self.nack_at = None
         elif self.missing_since is None:
             self.missing_since = now
-            self.nack_at = now + self.delay(fastest_rtt)
+            self.nack_at = now + self.delay()
 
-    def delay(self, fastest_rtt: float) -> float:
+    def delay(self) -> float:
         """How long a missing packet may still come by itself."""
         config = self._config
         if not config.adaptive:
             return config.reorder_window
-        return self._reordering.window(cap=max(fastest_rtt, config.min_reorder_window))
+        return self._reordering.window(cap=max(self._fastest_rtt(), config.min_reorder_window))
 
     def asked(self, ranges: Iterable[Range], now: float) -> int:
         """A NACK goes out for these stretches; how many that makes at this position."""
@@ -69,10 +70,10 @@ class LossWatch:
             count += index < len(asked) and asked[index][0] < an
         return count
 
-    def advanced(self, position: int, fastest_rtt: float, now: float) -> None:
+    def advanced(self, position: int, now: float) -> None:
         """The position rose: learn from how the gap closed, and start anew."""
         if self.missing_since is not None:
-            if self._nacks_here == 0 or now - self.nacked_at < 0.5 * fastest_rtt:
+            if self._nacks_here == 0 or now - self.nacked_at < 0.5 * self._fastest_rtt():
                 self._reordering.sample(now - self.missing_since)  # too soon for an answer to a NACK: it was only late
             else:
                 self._reordering.quiet()

@@ -87,7 +87,7 @@ class Receiver:
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
         self._assembler = Assembler(config.max_partial_packets)
         self._handover = Handover(config.max_ready_packets, deliver=deliver, log=log)
-        self._losses = LossWatch(config)
+        self._losses = LossWatch(config, self._uplinks.fastest_rtt)
         self._position_at = 0.0
         self._oldest_at: float | None = None
         self._ack_at: float | None = None
@@ -416,7 +416,7 @@ class Receiver:
         """The position rose: the timers of what was missing start anew."""
         assert self.position is not None
         self._position_at = now
-        self._losses.advanced(self.position, self._uplinks.fastest_rtt(), now)
+        self._losses.advanced(self.position, now)
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
         self._watch(now)
@@ -443,7 +443,7 @@ class Receiver:
 
     def _watch(self, now: float) -> None:
         """Start or stop the clock for what is missing at the present position."""
-        self._losses.watch(self._is_missing(), self._uplinks.fastest_rtt(), now)
+        self._losses.watch(self._is_missing(), now)
 
     def _nack_all(self, now: float) -> None:
         assert self.position is not None
@@ -744,7 +744,7 @@ class Receiver:
             slow_nacks=counts["slow"],
             squelches=counts["squelches"],
             resets=counts["resets"],
-            reorder_window=self._losses.delay(self._uplinks.fastest_rtt()),
+            reorder_window=self._losses.delay(),
             malformed=self.malformed,
             links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),
         )

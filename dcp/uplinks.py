@@ -85,10 +85,14 @@ class Uplinks:
 
     def sent_until(self) -> int:
         """Up to here one of them has sent all that matches."""
-        return max((link.sent_until for link in self.by_id.values() if link.up), default=0)
+        furthest = 0
+        for link in self.by_id.values():  # asked for every packet: a generator costs twice as much
+            if link.sent_until > furthest and link.up:
+                furthest = link.sent_until
+        return furthest
 
     def fastest_rtt(self) -> float:
-        return min((link.rtt.smoothed for link in self.by_id.values() if link.up), default=self._config.initial_rtt)
+        return min((link.rtt.smoothed for link in self.up()), default=self._config.initial_rtt)
 
     def answer_time(self, nacks: int, now: float) -> float:
         """How long to wait for the answer to the nth NACK. It backs off without limit only while nobody is heard."""
