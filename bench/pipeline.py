@@ -9,7 +9,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench._processes import run_all
@@ -39,6 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows with size")
     parser.add_argument("--only-growth", action="store_true", help="nothing but how cost grows with size")
+    parser.add_argument(
+        "--turns",
+        type=int,
+        choices=range(1, 10),
+        default=3,
+        metavar="N",
+        help="how often each stage is run on Spark (default: 3)",
+    )
     parser.add_argument("--thousand-lines", type=int, help="lines that 1,000 queries look at (default: all of them)")
     parser.add_argument("--master", default="local[2]", help="default: local[2]")
     parser.add_argument("--directory", type=Path, help="keep raw files and archives here (default: a temporary one)")
@@ -71,6 +81,11 @@ def _run(args: argparse.Namespace, root: Path) -> Report:
         [[row[column] for column in columns] for row in rows],
         _targets(rows, growth),
         notes=[
+            *(
+                f"{row['stage']}: the middle of {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])}, each turn of "
+                "Spark's between two of one process"
+                for row in rows
+            ),
             "Not counted: starting Java and the workers, and a first job of a few lines. cpu_us: CPU time a row, in "
             "microseconds, of all processes.",
             *(
@@ -117,38 +132,41 @@ def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root
             progress(f"{name}: one process")
             return run_all(_alone, [{"work": alone, **options}])[0]
 
-        # Before and after: what a core does in a second changes while a shared machine works.
-        before = in_one_process()
-        progress(f"{name}: Spark")
-        begun, used = time.perf_counter(), _cpu_seconds()
-        spark_work()
-        seconds, cpu = time.perf_counter() - begun, _cpu_seconds() - used
-        after = in_one_process()
-        one = {key: (before[key] + after[key]) / 2 for key in before}
+        # In turns: what a core does in a second changes while a shared machine works. A turn of Spark's is compared
+        # with the two of one process around it, and the middle of these ratios is told.
+        alone_turns, spark_turns = [in_one_process()], []
+        for _ in range(args.turns):
+            progress(f"{name}: Spark")
+            begun, used = time.perf_counter(), _cpu_seconds()
+            spark_work()
+            spark_turns.append({"seconds": time.perf_counter() - begun, "cpu": _cpu_seconds() - used})
+            alone_turns.append(in_one_process())
+        around = [(a["seconds"] + b["seconds"]) / 2 for a, b in pairwise(alone_turns)]
+        ratios = [one / turn["seconds"] for one, turn in zip(around, spark_turns, strict=True)]
+        one = {key: median(turn[key] for turn in alone_turns) for key in ("seconds", "cpu")}
+        many = {key: median(turn[key] for turn in spark_turns) for key in ("seconds", "cpu")}
         rows.append(
             {
                 "stage": name,
                 "rows": count,
-                "rows_per_s": count / seconds,
+                "rows_per_s": count / many["seconds"],
                 "one_process_rows_per_s": count / one["seconds"],
-                "ratio": one["seconds"] / seconds,
-                "cpu_us": cpu / count * 1e6,
+                "ratio": median(ratios),
+                "ratios": ratios,
+                "cpu_us": many["cpu"] / count * 1e6,
                 "one_process_cpu_us": one["cpu"] / count * 1e6,
             }
         )
-        progress(f"{name}: {seconds:.1f} s on Spark, {one['seconds']:.1f} s in one process")
+        progress(f"{name}: " + ", ".join(f"{ratio:.2f}" for ratio in ratios) + " times one process")
 
     archive = root / "archive"
-    shutil.rmtree(archive, ignore_errors=True)
     files = [str(path) for path in raw]
-    stage(
-        "ingest",
-        args.lines,
-        lambda: ingest(spark, files, archive),
-        "ingest",
-        raw=files,
-        out=str(root / "archive-alone"),
-    )
+
+    def ingest_anew() -> None:
+        shutil.rmtree(archive, ignore_errors=True)
+        ingest(spark, files, archive)
+
+    stage("ingest", args.lines, ingest_anew, "ingest", raw=files, out=str(root / "archive-alone"))
     whole = pieces(Archive(archive))
     stage(
         "selectivity 4", args.lines, lambda: selectivity(partial(spark, whole, PAPER)).collect(), "selectivity",
