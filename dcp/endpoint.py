@@ -24,6 +24,7 @@ from typing import Any
 import trio
 
 from dcp import events
+from dcp.blocks import with_plain_errors
 from dcp.compression import PLAIN_MARK, Compressor
 from dcp.config import Config
 from dcp.control import Reason, Start, reason_name
@@ -378,6 +379,7 @@ class Endpoint:
         self._turns.unpark_all()
 
 
+@with_plain_errors
 @asynccontextmanager
 async def open_endpoint(
     address: tuple[str, int] = ("127.0.0.1", 0),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import trio
 
 from dcp import Start
+from dcp.blocks import with_plain_errors
 from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import DEFAULT_CAPACITY, PeerOptions
@@ -162,6 +163,7 @@ def root(
     )
 
 
+@with_plain_errors
 @asynccontextmanager
 async def root_from(
     stream: str,

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from dcp import Gap, Packet, QuerySwitched, Started
+from dcp.blocks import with_plain_errors
 from dcp.events import Content
 from peer.coreconfig import Role
 from peer.node import Peer, open_peer
@@ -108,6 +109,7 @@ class Combiner:
     relays: dict[str, SourceRelay]
 
 
+@with_plain_errors
 @asynccontextmanager
 async def open_combiner(combined: str, sources: Sequence[Source], options: PeerOptions) -> AsyncIterator[Combiner]:
     """Combine until the block ends. `options` are for all of its peers; stream, role, query and port are set here."""
@@ -152,6 +154,7 @@ async def _relay(source: Peer, relay: SourceRelay) -> None:
         relay.take(item)
 
 
+@with_plain_errors
 @asynccontextmanager
 async def open_combined(
     combined: str, sources: Sequence[str], options: PeerOptions

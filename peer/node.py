@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from dcp import EVERYTHING, Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
+from dcp.blocks import with_plain_errors
 from dcp.compression import Compressor
 from dcp.driver import Driver
 from dcp.events import Content
@@ -430,6 +431,7 @@ class Peer:
         self._turns.unpark_all()
 
 
+@with_plain_errors
 @asynccontextmanager
 async def open_peer(
     options: PeerOptions,

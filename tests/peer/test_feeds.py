@@ -524,6 +524,22 @@ async def test_the_public_names_do_the_same(tmp_path):
             assert await take(stream, 2) == [peer.Packet(2, b"<b/>"), peer.Packet(3, b"<c/>")]
 
 
+@pytest.mark.net
+async def test_errors_leave_the_public_blocks_as_they_are(tmp_path):
+    """They came in three exception groups, one in the other, which no `except` of a program around the block caught."""
+    import peer
+
+    local = {"listen": ("127.0.0.1", 0), "beacon": False}
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught, trio.fail_after(PATIENCE):
+        async with peer.root("feed", **local) as publisher, peer.join("feed", bootstrap=[publisher.address], **local):
+            raise error
+    assert caught.value is error
+    with pytest.raises(FeedError, match="cannot read the feed"), trio.fail_after(PATIENCE):
+        async with peer.root_from("feed", str(tmp_path / "nothing.xml"), **local):
+            await trio.sleep_forever()
+
+
 def test_starts_are_words_or_numbers():
     from peer.api import start_of
 
