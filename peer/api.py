@@ -12,10 +12,11 @@ async with peer.root("ticks", owner=Path("ticks.key")) as publisher:
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import trio
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from peer.feeds_serve import RootFeed
 
 Address = tuple[str, int]
+StrPath = str | os.PathLike[str]
 
 
 class JoinOptions(TypedDict, total=False):
@@ -47,16 +49,16 @@ class JoinOptions(TypedDict, total=False):
     bootstrap: Sequence[Address]
     listen: Address | None
     beacon: bool
-    identity: Path | None
-    state: Path | None
+    identity: StrPath | None
+    state: StrPath | None
     dictionary: bytes | None
 
 
 class RootOptions(TypedDict, total=False):
     """The keywords of `root`."""
 
-    owner: Path | None
-    grant: Path | None
+    owner: StrPath | None
+    grant: StrPath | None
     network: str
     capacity: int
     compress: str
@@ -64,8 +66,8 @@ class RootOptions(TypedDict, total=False):
     bootstrap: Sequence[Address]
     listen: Address | None
     beacon: bool
-    identity: Path | None
-    state: Path | None
+    identity: StrPath | None
+    state: StrPath | None
 
 
 def join(
@@ -84,8 +86,8 @@ def join(
     bootstrap: Sequence[Address] = (),
     listen: Address | None = None,
     beacon: bool = True,
-    identity: Path | None = None,
-    state: Path | None = None,
+    identity: StrPath | None = None,
+    state: StrPath | None = None,
     dictionary: bytes | None = None,
 ) -> AbstractAsyncContextManager[Peer]:
     """Take part in a stream: an async iterator of `Packet`, `Gap`, `Started` and `QuerySwitched`.
@@ -118,8 +120,8 @@ def join(
             bootstrap=bootstrap,
             listen=listen,
             beacon=beacon,
-            identity=identity,
-            state=state,
+            identity=_path(identity),
+            state=_path(state),
             dictionary=dictionary,
         )
     )
@@ -128,8 +130,8 @@ def join(
 def root(
     stream: str,
     *,
-    owner: Path | None = None,
-    grant: Path | None = None,
+    owner: StrPath | None = None,
+    grant: StrPath | None = None,
     network: str = "lan",
     capacity: int = DEFAULT_CAPACITY,
     compress: str = "none",
@@ -137,8 +139,8 @@ def root(
     bootstrap: Sequence[Address] = (),
     listen: Address | None = None,
     beacon: bool = True,
-    identity: Path | None = None,
-    state: Path | None = None,
+    identity: StrPath | None = None,
+    state: StrPath | None = None,
 ) -> AbstractAsyncContextManager[Peer]:
     """Be a root: `await publisher.send(payload, an=...)` gives the mesh its next packet.
 
@@ -148,8 +150,8 @@ def root(
     return open_peer(
         _root_options(
             stream,
-            owner=owner,
-            grant=grant,
+            _path(owner),
+            grant=_path(grant),
             network=network,
             capacity=capacity,
             compress=compress,
@@ -157,8 +159,8 @@ def root(
             bootstrap=bootstrap,
             listen=listen,
             beacon=beacon,
-            identity=identity,
-            state=state,
+            identity=_path(identity),
+            state=_path(state),
         )
     )
 
@@ -172,11 +174,11 @@ async def root_from(
     rate: float | None = None,
     speed: float | None = None,
     loop: bool = False,
-    owner: Path | None = None,
+    owner: StrPath | None = None,
     bootstrap: Sequence[Address] = (),
     listen: Address | None = None,
     beacon: bool = True,
-    state: Path | None = None,
+    state: StrPath | None = None,
 ) -> AsyncIterator[RootFeed]:
     """Be a root that is fed by a source, as on the command line: a file, `tcp://...`, `asdi:FILE`, `demo` and so on.
 
@@ -186,7 +188,7 @@ async def root_from(
     from peer.feeds_serve import RootFeed
 
     plan = plan_feed(FeedOptions(source=feed, rate=rate, speed=speed, loop=loop))
-    options = _root_options(stream, owner=owner, bootstrap=bootstrap, listen=listen, beacon=beacon, state=state)
+    options = _root_options(stream, _path(owner), bootstrap=bootstrap, listen=listen, beacon=beacon, state=_path(state))
     serving = RootFeed(options, plan)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serving.run)
@@ -194,13 +196,16 @@ async def root_from(
         nursery.cancel_scope.cancel()
 
 
-def _root_options(stream: str, **options: Unpack[RootOptions]) -> PeerOptions:
-    owner = options.get("owner")
+def _root_options(stream: str, owner: Path | None, **options: Any) -> PeerOptions:
     if owner is not None:
         from dht import Identity
 
         Identity.load_or_create(owner)
-    return PeerOptions(stream=stream, role=Role.ROOT, **options)
+    return PeerOptions(stream=stream, role=Role.ROOT, owner=owner, **options)
+
+
+def _path(given: StrPath | None) -> Path | None:
+    return Path(given) if given is not None else None
 
 
 def start_of(start: str | int) -> tuple[Start, int | None]:

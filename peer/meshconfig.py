@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+MAX_PARENTS = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshConfig:
@@ -109,8 +111,8 @@ class MeshConfig:
     """Changes are published at most this often."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.parents_wanted <= 16:
-            raise ValueError(f"parents_wanted is 1 to 16, not {self.parents_wanted}")
+        if not 1 <= self.parents_wanted <= MAX_PARENTS:
+            raise ValueError(f"parents_wanted is 1 to {MAX_PARENTS}, not {self.parents_wanted}")
         if not 0 <= self.capacity <= 4_096:
             raise ValueError(f"capacity is 0 to 4,096 children, not {self.capacity}")
         if not 0 <= self.repair_share < 1:

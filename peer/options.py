@@ -12,7 +12,7 @@ from dcp import Config, Start
 from dcp.link import is_loopback
 from peer.coreconfig import CoreConfig, Role
 from peer.flow import FlowConfig
-from peer.meshconfig import MeshConfig
+from peer.meshconfig import MAX_PARENTS, MeshConfig
 from peer.selection import RootWalk, ScoredSelection, SelectionPolicy
 from xmlswitch import Query
 
@@ -72,6 +72,13 @@ class PeerOptions:
         for name, value, known in (("selection", self.selection, SELECTIONS), ("network", self.network, NETWORKS)):
             if value not in known:
                 raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
+        if not 1 <= self.parents <= MAX_PARENTS:
+            raise ValueError(f"parents is 1 to {MAX_PARENTS}, not {self.parents}")
+        for address in self.bootstrap:
+            if not _is_address(address) or not address[1]:
+                raise ValueError(f"bootstrap is a list of (host, port), and {address!r} is none")
+        if self.listen is not None and not _is_address(self.listen):
+            raise ValueError(f"listen is a (host, port), not {self.listen!r}")
 
     def on_any_port(self, **changes: Any) -> PeerOptions:
         """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
@@ -98,6 +105,14 @@ class PeerOptions:
             fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
         )
+
+
+def _is_address(given: object) -> bool:
+    """A program may give anything, and a string has characters in place of addresses."""
+    match given:
+        case (str(host), int(port)):
+            return bool(host) and 0 <= port < 1 << 16
+    return False
 
 
 def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
