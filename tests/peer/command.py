@@ -18,6 +18,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60.0
+# Warnings are errors for a program as for the tests, but for what trio-asyncio does to Python 3.12 and later.
+STRICT = (sys.executable, "-W", "error", "-W", "ignore:'AbstractChildWatcher' is deprecated:DeprecationWarning")
 LOCAL = ("--listen", "127.0.0.1:0", "--no-beacon")
 
 

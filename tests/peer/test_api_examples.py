@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import subprocess
-import sys
 
 import pytest
 
 import peer
 from peer import api, blocking
-from tests.peer.command import REPOSITORY
+from tests.peer.command import REPOSITORY, STRICT
 from tests.peer.display import qt_application, tk_display
 from tests.peer.meshthread import fed_root
 
@@ -50,9 +49,7 @@ def test_example(title, code, mesh_port, tmp_path, monkeypatch, capsys):
     code = code.replace(found[1], f'"bootstrap": [("127.0.0.1", {mesh_port})], "beacon": False')
     if "tkinter" in code:
         with tk_display() as environment:
-            subprocess.run(
-                [sys.executable, "-W", "error", "-c", code], cwd=REPOSITORY, env=environment, timeout=100, check=True
-            )
+            subprocess.run([*STRICT, "-c", code], cwd=REPOSITORY, env=environment, timeout=100, check=True)
         return
     exec(compile(code, f"docs/api.md: {title}", "exec"), {"__name__": "__main__"})
     if "print" in code:

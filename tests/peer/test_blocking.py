@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import subprocess
-import sys
 import threading
 import time
 
@@ -16,7 +15,7 @@ import trio
 import peer
 from peer import blocking
 from peer.mailbox import Ended, Mailbox
-from tests.peer.command import REPOSITORY, clean_environment
+from tests.peer.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.meshthread import document, fed_root, reach
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]
@@ -169,7 +168,7 @@ def test_a_program_that_just_ends_leaves_the_mesh_without_a_word(root):
     )
     gained = len(root.statistics().children)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=REPOSITORY, env=clean_environment(), capture_output=True,
+        [*STRICT, "-c", program], cwd=REPOSITORY, env=clean_environment(), capture_output=True,
         text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

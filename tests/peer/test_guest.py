@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 
 import pytest
 
 import peer
 from peer import guest, guest_hosts
-from tests.peer.command import REPOSITORY, clean_environment
+from tests.peer.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.display import qt_application, tk_display
 from tests.peer.meshthread import document, fed_root, reach
 
@@ -154,7 +153,7 @@ def test_a_program_under_trio_that_fails_is_logged(caplog):
 
 def python(program: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [*STRICT, "-c", program],
         cwd=REPOSITORY,
         env=environment or clean_environment(),
         capture_output=True,
