@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ import pytest
 import peer
 from peer import blocking
 from tests.desktop.test_flights import report
-from tests.peer.command import REPOSITORY, clean_environment
+from tests.peer.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.display import qt_application
 from tests.peer.meshthread import reach
 
@@ -143,7 +142,7 @@ def run(*arguments: str, block_qt: bool = False) -> subprocess.CompletedProcess[
         + f"sys.exit(main({list(arguments)!r}))"
     )
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [*STRICT, "-c", program],
         cwd=REPOSITORY,
         env=clean_environment() | {"QT_QPA_PLATFORM": "offscreen"},
         capture_output=True,
