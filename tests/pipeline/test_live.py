@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from peer.packetlog import Gap, LogConfig, Packet, Writer
+from pipeline import source
 from pipeline.archive import Archive
 from pipeline.archive_jobs import read, verify
 from pipeline.flights import Feed
@@ -85,6 +89,21 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr != "") == ((0, "", False) if ends else (1, "went on\n", True))
+
+
+def test_a_log_that_can_not_be_written_is_read_as_far_as_it_was_synced(tmp_path, monkeypatch, caplog):
+    with Writer(tmp_path) as writer:
+        writer.append(entries(3))
+
+    def refuse(log):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(source, "settle", refuse)
+    reader = source.MeshReader({"log": str(tmp_path)})
+    for _ in range(2):
+        assert reader.latestOffset({"position": 0}, ReadAllAvailable()) == {"position": 3}
+    (told,) = caplog.messages
+    assert "Read-only file system; what a killed recorder left unsynced in it is not read" in told
 
 
 def test_a_shut_gate_waits_for_the_batch_inside_and_lets_no_other_in():
