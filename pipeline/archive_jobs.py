@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import schema
-from pipeline.archive import Archive, DataFile, Job
+from pipeline.archive import Archive, ArchiveError, DataFile, Job
 from pipeline.parts import Partition, PartWriter, partition_of, read_rows
 from pipeline.tasks import each
 
@@ -130,8 +130,8 @@ def _check(root: Path, file: DataFile) -> dict[str, Any]:
                 else:
                     runs.append([begin, an])
                 last = an
-    except (OSError, pa.ArrowInvalid) as error:
-        problems.append(f"cannot be read: {error}")
+    except ArchiveError as error:
+        problems.append(f"cannot be read: {error.__cause__}")
     if rows != file.rows:
         problems.append(f"has {rows} rows, and the manifest says {file.rows}")
     return {"rows": rows, "gaps": gaps, "wrong": wrong, "problems": problems[:_SHOWN], "runs": runs}

@@ -221,6 +221,11 @@ def one_sentence(error: BaseException) -> str:
     found = re.findall(r"(?:PipelineError|ArchiveError|PacketLogError|LogDamaged|OSError): (.+)", str(error))
     if found:
         return str(found[-1]).strip()
+    if "Traceback (most recent call last)" in str(error):
+        # What stands last in Python's part of it; Java's begins behind.
+        found = re.findall(r"^(?:\w+\.)*([A-Z]\w*: .+)$", str(error).partition("SQLSTATE")[0], re.MULTILINE)
+        if found:
+            return f"a worker failed: {found[-1]}"
     first = str(error).strip().splitlines()
     return first[0] if first else type(error).__name__
 

@@ -314,7 +314,6 @@ def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: Batch
         if not is_told and time.monotonic() - asked > 2:
             progress("record: ends with this batch; Ctrl-C again ends at once, and the batch comes with the next start")
             is_told = True
-    spark.sparkContext.setLogLevel("OFF")  # what is cut short is told as an error, on a page of its own
     query.stop()
     spark.stop()
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import schema
-from pipeline.archive import DataFile
+from pipeline.archive import ArchiveError, DataFile
 
 # Zstandard's own default; higher levels cost ingest a third of its speed for 4 % of the size.
 _LEVEL = 3
@@ -117,9 +117,15 @@ def read_rows(
     With `ans` only those row groups are read that can have an AN from the first up to before the second.
     """
     for path in paths:
-        with pq.ParquetFile(path) as file:
-            groups = None if ans is None else [n for n in range(file.num_row_groups) if _meets(file, n, *ans)]
-            yield from file.iter_batches(batch_size=20_000, row_groups=groups, columns=list(columns))
+        try:
+            with pq.ParquetFile(path) as file:
+                groups = None if ans is None else [n for n in range(file.num_row_groups) if _meets(file, n, *ans)]
+                yield from file.iter_batches(batch_size=20_000, row_groups=groups, columns=list(columns))
+        except (pa.ArrowException, OSError) as error:
+            why = str(error).splitlines()[0]
+            raise ArchiveError(
+                f"{path} cannot be read ({why}); `python -m pipeline verify` names every such file"
+            ) from error
 
 
 def _meets(file: pq.ParquetFile, group: int, low: int, high: int) -> bool:

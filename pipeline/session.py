@@ -139,7 +139,6 @@ def open_session(
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise PipelineError(f"Spark did not start: {error}") from error
-    session.sparkContext.setLogLevel("ERROR")
     return session
 
 
@@ -155,7 +154,8 @@ def _settings(master: str, *, light: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # 15 s, Spark's default, are not always enough for a worker to call back on a machine that is busy otherwise.
         "spark.python.authenticate.socketTimeout": "120s",
-        "spark.log.level": "ERROR",
+        # What goes wrong is told in a sentence by whoever opened the session; Spark tells it before on several pages.
+        "spark.log.level": "OFF",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),

@@ -93,10 +93,25 @@ def test_every_command_has_an_example():
         assert caught.value.code == 0
 
 
+def test_a_damaged_file_of_an_archive_is_named_and_what_to_do(tmp_path):
+    """Its reader said only that an exception had been thrown, below four pages of Java's."""
+    from pipeline.archive import ArchiveError
+    from pipeline.parts import read_rows
+
+    (tmp_path / "part.parquet").write_bytes(b"PAR1 and then nothing that it needs")
+    with pytest.raises(ArchiveError, match=r"part\.parquet cannot be read \(.+\); `python -m pipeline verify` names"):
+        list(read_rows([tmp_path / "part.parquet"], ["an"]))
+
+
 def test_an_error_of_a_worker_is_told_in_its_own_words():
     page = "An error occurred\n  File ...\npipeline.session.PipelineError: cannot read /x: cut\n\tat org.apache..."
     assert one_sentence(RuntimeError(page)) == "cannot read /x: cut"
     assert one_sentence(RuntimeError("first\nsecond")) == "first"
+    page = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File ...\n"
+        "pyarrow.lib.ArrowInvalid: no magic\n SQLSTATE: 38000\n\tat org.apache.spark.Some: thing\njava.lang.Error: late"
+    )
+    assert one_sentence(RuntimeError(page)) == "a worker failed: ArrowInvalid: no magic"
 
 
 # --- Java ---
