@@ -38,7 +38,7 @@ class Admission:
         own = self._own
         if own.state in NOT_OPEN:
             return RefuseReason.SHUTTING_DOWN
-        if not self._limit.admit(now):
+        if not self._limit.admit(address, now):
             return RefuseReason.TOO_MANY_JOINS
         if join.peer_id == own.peer_id or not self._admits(address):
             return RefuseReason.POLICY
@@ -52,7 +52,7 @@ class Admission:
         if earlier is not None:
             is_old = earlier.run == join.run and join.number <= earlier.number
             return RefuseReason.STALE if is_old else None
-        if self._children.room_for(join) or self._movable(join) is not None:
+        if self._children.room_for(join) or self._to_move(join, address) is not None:
             return None
         return RefuseReason.FULL
 
@@ -63,10 +63,12 @@ class Admission:
             return earlier, CloseReason.REPLACED
         if self._children.room_for(join):
             return None
-        movable = self._movable(join)
+        movable = self._to_move(join, address)
         return None if movable is None else (movable, CloseReason.MAKE_ROOM)
 
-    def _movable(self, join: Join) -> Child | None:
-        if not self._own.config.makes_room or not join.has_children:
-            return None
-        return self._children.movable(join)
+    def _to_move(self, join: Join, address: Address) -> Child | None:
+        """Who gives up its slot for this join: a child of a host that has more than its share, or for a repair."""
+        movable = self._children.crowding(address)
+        if movable is None and self._own.config.makes_room and join.has_children:
+            movable = self._children.movable(join, address)
+        return movable

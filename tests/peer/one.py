@@ -95,14 +95,22 @@ class One:
         assert {p.peer_id for p in self.mesh.parents.links.values()} >= {named(n) for n in names}
 
     def ask(
-        self, name: str, *, level=m.UNPLACED, has_children=False, parents=0, run=1, number=1, port=5_000, query=b""
+        self,
+        name: str,
+        *,
+        level=m.UNPLACED,
+        has_children=False,
+        parents=0,
+        run=1,
+        number=1,
+        host="10.7.7.7",
+        port=5_000,
+        query=b"",
     ):
         """A join comes in; returns AcceptLink or RefuseLink."""
         self.requests += 1
         hello = m.Join(named(name), run, number, level, 2, parents, parents, is_repair=False, has_children=has_children)
-        self.mesh.receive_join(
-            Request(self.requests), ("10.7.7.7", port), m.encode_join(hello), now=self.now, query=query
-        )
+        self.mesh.receive_join(Request(self.requests), (host, port), m.encode_join(hello), now=self.now, query=query)
         answers = [e for e in self.drain() if isinstance(e, AcceptLink | RefuseLink)]
         assert len(answers) == 1
         return answers[0]

@@ -306,20 +306,63 @@ def test_a_restarted_child_replaces_its_own_link_only_from_its_own_address():
 def test_room_is_made_for_a_repair_by_moving_a_childless_child_that_has_another_parent():
     one = One(MeshConfig(capacity=2))
     one.place("a", "b")
-    settled = one.ask("settled", port=1).link
+    settled = one.ask("settled", host="10.7.7.1").link
     one.report(settled, parents=1)
-    family = one.ask("family", port=2, has_children=True, level=90_000).link
+    family = one.ask("family", host="10.7.7.2", has_children=True, level=90_000).link
     one.report(family, parents=2, children=3, level=1_500)
-    assert one.ask("repair", port=3, has_children=True, level=4_000, parents=1).reason is RefuseReason.FULL
+    repair = {"host": "10.7.7.3", "has_children": True, "level": 4_000, "parents": 1}
+    assert one.ask("repair", **repair).reason is RefuseReason.FULL
     one.report(settled, parents=2)
-    accepted = one.ask("repair", port=3, has_children=True, level=4_000, parents=1)
+    accepted = one.ask("repair", **repair)
     assert isinstance(accepted, AcceptLink)
     assert one.closed()[settled] is CloseReason.MAKE_ROOM
     one.report(accepted.link, parents=2, children=2, level=4_000)
-    lower = one.ask("lower", port=4, has_children=True, level=3_000, parents=0)
+    lower = one.ask("lower", host="10.7.7.4", has_children=True, level=3_000, parents=0)
     assert isinstance(lower, AcceptLink), "one at a higher level finds a place more easily than the joiner"
     assert one.closed()[accepted.link] is CloseReason.MAKE_ROOM
-    assert one.ask("rich", port=5, has_children=True, level=3_000, parents=2).reason is RefuseReason.FULL
+    rich = one.ask("rich", host="10.7.7.5", has_children=True, level=3_000, parents=2)
+    assert rich.reason is RefuseReason.FULL
+
+
+@pytest.mark.parametrize("honest", ["10.7.7.{}", "10.7.7.7"])
+def test_thirty_joins_from_one_host_that_claim_children_push_nobody_off(honest):
+    """A stranger took 11 of 12 slots so. Behind one address translator the stranger and the honest share a host."""
+    one = One(MeshConfig(capacity=12, max_joins_per_second=200))
+    one.place("a", "b")
+    leaves = []
+    for i in range(9):
+        leaves.append(one.ask(f"leaf{i}", host=honest.format(i), port=i + 1).link)
+        one.report(leaves[-1], parents=2)
+    for i in range(30):
+        answer = one.ask(f"liar{i}", host="10.7.7.7", port=100 + i, has_children=True, level=90_000)
+        if isinstance(answer, AcceptLink):
+            one.report(answer.link, parents=1, children=9)
+    assert not set(one.closed()) & set(leaves[:7]), "one host had a slot taken from it only by its own"
+    assert len(one.mesh.children) == 12
+    newcomers = [one.ask(f"late{i}", host=f"10.8.8.{i}") for i in range(2)]
+    assert all(isinstance(answer, AcceptLink) for answer in newcomers), "a host with none has its share"
+    assert not set(one.closed()) & set(leaves[:7])
+
+
+def test_a_crowd_from_one_host_gives_way_to_other_hosts_until_all_have_their_share():
+    one = One(MeshConfig(capacity=6, max_joins_per_second=200))
+    one.place("a", "b")
+    crowd = [one.ask(f"c{i}", port=i + 1, has_children=i == 5, level=90_000).link for i in range(6)]
+    assert isinstance(one.ask("d0", host="2001:db8::1"), AcceptLink)
+    assert list(one.closed().items()) == [(crowd[5], CloseReason.MAKE_ROOM)], "the newest goes"
+    assert isinstance(one.ask("d1", host="2001:db8::ffff:1"), AcceptLink)
+    assert isinstance(one.ask("d2", host="2001:db8::2"), AcceptLink)
+    last = one.ask("d3", host="2001:db8::3")
+    assert last.reason is RefuseReason.FULL, "an IPv6 host has a whole /64: three each is fair"
+    assert len(one.mesh.children) == 6
+
+
+def test_one_host_cannot_use_up_the_joins_of_all():
+    one = One(MeshConfig(capacity=40))
+    one.place("a", "b")
+    crowd = [one.ask(f"c{i}", port=i + 1) for i in range(40)]
+    assert crowd[-1].reason is RefuseReason.TOO_MANY_JOINS
+    assert isinstance(one.ask("other", host="10.9.9.9"), AcceptLink)
 
 
 def test_a_child_that_never_spoke_loses_its_slot_sooner_than_one_that_did():
