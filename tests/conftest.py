@@ -7,6 +7,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+from dcp import guard
+
+# What production counts and survives is a bug all the same: here it fails the test.
+guard.set_strict(True)
+
 # Shared machines are slow now and then: a deadline would test the machine, not the code.
 settings.register_profile("dev", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
