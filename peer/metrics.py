@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from dcp.guard import faults
 from peer.node import Peer
 
 PREFIX = "skymesh_"
@@ -58,6 +59,8 @@ FAMILIES: dict[str, Family] = {
     "datagrams_total": Family("counter", "DCP datagrams"),
     "datagram_bytes_total": Family("counter", "Bytes of DCP datagrams"),
     "dropped_total": Family("counter", "Datagrams that changed nothing"),
+    "faults_total": Family("counter", "Unexpected errors in handling input, dropped with it: each kind is a bug"),
+    "cut_off_total": Family("counter", "Packets passed to a child unmatched: its query would have taken too long"),
     "dht_lookups_total": Family("counter", "Questions to the DHT for roots and candidates, by how they ended"),
     "dht_lookup_seconds_total": Family("counter", "Time that these questions took"),
     "dht_contacts": Family("gauge", "DHT nodes known"),
@@ -90,6 +93,8 @@ def samples(peer: Peer) -> Iterator[Sample]:
     yield from _queues(peer)
     yield from _mesh(peer)
     yield from _directory(peer)
+    for kind, count in sorted(faults.items()):
+        yield "faults_total", {"kind": kind}, count
     yield "cpu_seconds_total", {}, sum(os.times()[:2])
     yield "memory_bytes", {}, _resident_bytes()
 

@@ -24,14 +24,25 @@ PURE_PIPELINE = {"pipeline.asdi", "pipeline.flights", "pipeline.replay"}
 
 # The shell: the only files that may know the clock, sockets, event loops or logging. Everything else is pure.
 SHELL = {
-    "dcp": {"udp", "driver", "endpoint", "testing"},
+    "dcp": {"udp", "driver", "endpoint", "guard", "testing"},
     "xmlswitch": {"__main__", "cli"},
     "dht": {
         *("beacon", "campaign", "cli", "inspection", "kademlia_directory", "node", "protocol", "publisher"),
         *("service", "testing", "trio_directory", "udp"),
     },
     "peer": {
-        *("api", "blocking", "combine", "feeds_bytes", "feeds_serve", "guest", "guest_hosts", "mailbox", "node"),
+        *(
+            "api",
+            "blocking",
+            "combine",
+            "connections",
+            "feeds_bytes",
+            "feeds_serve",
+            "guest",
+            "guest_hosts",
+            "mailbox",
+            "node",
+        ),
         *("packetlog", "records", "session", "status", "status_crawl", "tcp", "trace"),
         *(
             "cli_bridge",

@@ -20,6 +20,9 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from dcp.guard import fault
+from peer.connections import Connections, Seat
+
 MAX_REQUEST_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 16 << 10
 MAX_CONNECTIONS: Final = 64
@@ -28,6 +31,7 @@ MAX_QUEUE: Final = 256
 BEHIND: Final = 16
 REQUEST_PATIENCE: Final = 15.0
 SEND_PATIENCE: Final = 20.0
+ONLY_OURS: Final = b"Only for the page that this demo serves.\n"
 HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -83,7 +87,7 @@ class PageServer:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     port: int = 0
     refused: int = 0
-    _open: int = 0
+    _connections: Connections = field(default_factory=lambda: Connections(MAX_CONNECTIONS))
 
     async def serve(self, port: int, *, task_status: trio.TaskStatus[int]) -> None:
         """OSError when the port is taken."""
@@ -97,28 +101,28 @@ class PageServer:
         return {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
 
     async def _connected(self, stream: trio.SocketStream) -> None:
-        if self._open >= MAX_CONNECTIONS:
-            self.refused += 1
-            await stream.aclose()
-            return
-        self._open += 1
         try:
-            await self._converse(stream)
+            with self._connections.seat() as seat:
+                if seat is not None:
+                    await self._converse(stream, seat)
         except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
             pass  # the other side is gone, or speaks something else
+        except Exception as error:
+            fault("demo page", error)  # this connection ends; the demo and the other pages go on
         finally:
-            self._open -= 1
             with trio.move_on_after(1.0, shield=True):
                 await stream.aclose()
 
-    async def _converse(self, stream: trio.SocketStream) -> None:
+    async def _converse(self, stream: trio.SocketStream, seat: Seat) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
         while True:
             request: h11.Request | None = None
+            seat.is_busy = False
             with trio.move_on_after(REQUEST_PATIENCE):
                 request = await _next_request(connection, stream)
             if request is None:  # gone, or too slow
                 return
+            seat.is_busy = True
             if await self._answer(connection, stream, request):
                 return
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
@@ -132,21 +136,28 @@ class PageServer:
         path, _, query = target.partition("?")
         if headers.get(b"host") not in self.hosts:
             self.refused += 1
-            await self._respond(connection, stream, Answer(b"This page is for this machine alone.\n", status=421))
+            await self._respond(
+                connection, stream, request, Answer(b"This page is for this machine alone.\n", status=421)
+            )
         elif path == "/ws":
             return await self._upgrade(connection, stream, request, headers, query)
-        elif request.method != b"GET":
-            await self._respond(connection, stream, Answer(b"Only GET.\n", status=405))
+        elif request.method not in (b"GET", b"HEAD"):
+            await self._respond(connection, stream, request, Answer(b"Only GET and HEAD.\n", status=405))
         else:
             found = self.find(path)
-            await self._respond(connection, stream, found or Answer(b"There is no such page.\n", status=404))
+            await self._respond(connection, stream, request, found or Answer(b"There is no such page.\n", status=404))
         return False
 
-    async def _respond(self, connection: h11.Connection, stream: trio.SocketStream, answer: Answer) -> None:
+    async def _respond(
+        self, connection: h11.Connection, stream: trio.SocketStream, request: h11.Request, answer: Answer
+    ) -> None:
         headers = [*HEADERS, ("Content-Type", answer.content_type), ("Content-Length", str(len(answer.body)))]
+        if answer.status == 405:
+            headers.append(("Allow", "GET, HEAD"))
         head = h11.Response(status_code=answer.status, headers=headers)
         data = connection.send(head) or b""
-        data += connection.send(h11.Data(data=answer.body)) or b""
+        if request.method != b"HEAD":
+            data += connection.send(h11.Data(data=answer.body)) or b""
         data += connection.send(h11.EndOfMessage()) or b""
         with trio.move_on_after(SEND_PATIENCE):
             await stream.send_all(data)
@@ -165,7 +176,7 @@ class PageServer:
         offered = dict(part.partition("=")[::2] for part in query.split("&")).get("token", "")
         if headers.get(b"origin") not in ours or not hmac.compare_digest(offered.encode(), self.token.encode()):
             self.refused += 1
-            await self._respond(connection, stream, Answer(b"Only for the page that this demo serves.\n", status=403))
+            await self._respond(connection, stream, request, Answer(ONLY_OURS, status=403))
             return True
         socket = WSConnection(ConnectionType.SERVER)
         try:
@@ -174,7 +185,7 @@ class PageServer:
         except RemoteProtocolError:
             event = None
         if not isinstance(event, Request):
-            await self._respond(connection, stream, Answer(b"This is a WebSocket.\n", status=400))
+            await self._respond(connection, stream, request, Answer(b"This is a WebSocket.\n", status=400))
             return True
         await stream.send_all(socket.send(AcceptConnection()))
         await self._run_socket(socket, stream)
@@ -256,7 +267,7 @@ async def _incoming(socket: WSConnection, stream: trio.SocketStream, send: Send)
                 elif isinstance(event, BytesMessage):
                     await send(CloseConnection(code=1003, reason="text only"))
                     return
-        except (*GONE, RemoteProtocolError, json.JSONDecodeError, RecursionError):
-            return
+        except (*GONE, RemoteProtocolError, ValueError, RecursionError):
+            return  # gone, or not JSON: an integer of 10,000 digits is a plain ValueError
         if not data:
             return

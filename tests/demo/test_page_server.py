@@ -10,8 +10,9 @@ import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, Request, TextMessage
 
+from dcp.guard import faults, strictness
 from demo.page.run import static_files
-from demo.page.server import MAX_MESSAGE_BYTES, PageServer
+from demo.page.server import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, PageServer
 
 pytestmark = pytest.mark.net
 
@@ -127,7 +128,45 @@ async def test_orders_go_in_and_words_come_out(server):
         assert json.loads((await page.event()).data) == {"t": "echo", "order": {"do": "kill"}}
 
 
-@pytest.mark.parametrize("text", ["no json", "[" * 5_000, "x" * (MAX_MESSAGE_BYTES + 1)])
+@pytest.mark.parametrize("path", ["/", "/nothing", "/ws"])
+async def test_head_is_answered_without_a_body(server, path):
+    """It once ended the server: h11 takes no body for it."""
+    stream = await trio.open_tcp_stream("127.0.0.1", server.port)
+    async with stream:
+        await stream.send_all(get(server, path, method="HEAD"))
+        await stream.send_eof()
+        answer = b"".join([chunk async for chunk in stream])
+    assert answer.startswith(b"HTTP/1.1 ")
+    assert answer.endswith(b"\r\n\r\n")
+    assert b"Content-Length: " in answer
+    assert (await ask(server, get(server))).startswith(b"HTTP/1.1 200")
+
+
+async def test_idle_connections_shut_nobody_out(server):
+    idle = [await trio.open_tcp_stream("127.0.0.1", server.port) for _ in range(MAX_CONNECTIONS + 8)]
+    assert (await ask(server, get(server))).startswith(b"HTTP/1.1 200")
+    async with Page.open(server) as page:
+        assert isinstance(page.first, AcceptConnection)
+    for stream in idle:
+        await stream.aclose()
+
+
+async def test_an_error_in_a_conversation_ends_that_connection_alone(nursery):
+    async def talk(socket, orders):
+        raise KeyError("a bug that a page found")
+
+    server = PageServer(static_files().get, talk)
+    await nursery.start(server.serve, 0)
+    faults.clear()
+    with strictness(False):
+        async with Page.open(server) as page:
+            assert await page.event() is None
+        assert faults == {"demo page": 1}
+        assert (await ask(server, get(server))).startswith(b"HTTP/1.1 200")
+    faults.clear()
+
+
+@pytest.mark.parametrize("text", ["no json", "[" * 5_000, f'{{"n": {"9" * 10_000}}}', "x" * (MAX_MESSAGE_BYTES + 1)])
 async def test_a_page_that_talks_rubbish_is_let_go_and_the_server_goes_on(server, text):
     async with Page.open(server) as page:
         await page.event()
