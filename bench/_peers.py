@@ -53,9 +53,13 @@ class PeerProcess:
                 raise RuntimeError(f"{self.name} has {held} of {count} parents after {patience:.0f} s")
             time.sleep(0.02)
 
-    def signal(self, number: signal.Signals) -> None:
+    @property
+    def pid(self) -> int:
         assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
         if number is signal.SIGKILL:
             self.alive = False
 
@@ -195,12 +199,20 @@ class Expectation:
         return {"packets": self.packets, "gaps": self.gaps, "wrong": self.wrong, "missing": missing}
 
 
-async def _feed(peer: Peer, start_at: float, rate: float, payloads: list[bytes], last: int | None = None) -> None:
+async def _feed(
+    peer: Peer,
+    start_at: float,
+    rate: float,
+    payloads: list[bytes],
+    last: int | None = None,
+    first: int | None = None,
+) -> None:
     """The same packets with the same numbers at every root: the clock of the machine says which is due.
 
-    A root that comes later, or again, goes on from there: what was before is a hole to it.
+    A root that comes later, or again, goes on from there: what was before is a hole to it. With `first` it publishes
+    at once everything from that number on that is overdue.
     """
-    number = max(0, int((time.monotonic() - start_at) * rate))
+    number = max(0, int((time.monotonic() - start_at) * rate)) if first is None else first
     if number and peer.core.sender is not None:
         peer.core.sender.publish_hole(number)
     while last is None or number < last:

@@ -1,0 +1,200 @@
+"""What strangers and bad children cost the honest: a root under attack, at 1,000 packets per second.
+
+Real processes on loopback. For each attack a root of its own, with 15,000 packets in its log, and two honest clients:
+one wants everything, one a part of it by a query with a negative longitude. First the stream is watched in peace, then
+under attack, and after it until everything published has arrived. Latency is from the moment a packet was due.
+
+RSS growth is that of the root from the end of the peace to its highest value during and after the attack, less what
+the log itself may have grown by, which is the same in peace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import statistics
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench._attackers import ATTACKS, attack
+from bench._peers import PeerProcess, Peers
+from bench.report import Report, Target, progress
+
+SUMMARY = "a root under attack: what honest clients lose and wait, and what it costs the root"
+
+MAX_P99_RATIO = 3.0
+MAX_GROWTH_MB = 50.0
+# Below this the ratio of two latencies is the scheduler's: a root in peace answers within a fraction of it.
+FLOOR_MS = 2.0
+QUERY = "/flight/flightleg/coordinate/lon < -90.5"
+LOG_PACKETS = 15_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rate", type=float, default=1_000.0, help="packets per second (%(default)s)")
+    parser.add_argument("--quiet", type=float, default=5.0, help="seconds of peace (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of each attack (%(default)s)")
+    parser.add_argument("--attacks", nargs="+", choices=ATTACKS, metavar="NAME", default=list(ATTACKS))
+
+
+def run(args: argparse.Namespace) -> Report:
+    rows = [_measure(name, args) for name in args.attacks]
+    columns = (
+        "attack",
+        "attack_per_s",
+        "honest_pps",
+        "honest_lost",
+        "quiet_p99_ms",
+        "honest_p99_ms",
+        "honest_p99_ms_ratio",
+        "victim_core_share",
+        "victim_rss_growth_mb",
+    )
+    return Report(
+        name="hostile",
+        data={"rate": args.rate, "rows": rows},
+        columns=columns,
+        rows=[[row[name] for name in columns] for row in rows],
+        targets=_targets(rows),
+        notes=(f"The ratio takes latencies below {FLOOR_MS:g} ms as {FLOOR_MS:g} ms.",),
+    )
+
+
+def _measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    payloads = [_flight(number) for number in range(997)]
+    with Peers() as peers:
+        progress(f"{name}: starting")
+        root = peers.start("root", role="root", capacity=12)
+        clients = [
+            peers.start("all", role="leaf", parents=1, bootstrap=[root.address]),
+            peers.start("west", role="leaf", parents=1, bootstrap=[root.address], query=QUERY),
+        ]
+        for client in clients:
+            client.wait_parents(1)
+        start_at = time.monotonic() - LOG_PACKETS / args.rate  # so many are overdue, and are published at once
+        root.ask("feed", (start_at, args.rate, payloads, None, 0))
+        time.sleep(2.0)
+        for client in clients:
+            client.ask("arrivals")
+        progress(f"{name}: peace for {args.quiet:g} s")
+        time.sleep(args.quiet)
+        quiet = [client.ask("arrivals")[0] for client in clients]
+        before = _usage(root)
+        progress(f"{name}: attack for {args.seconds:g} s")
+        managed, most = _attack(name, root, args.seconds)
+        after = _usage(root)
+        time.sleep(2.0)
+        most = max(most, _usage(root)[1])
+        answers = [client.ask("arrivals") for client in clients]
+        under = [arrivals for arrivals, _ in answers]
+        gaps = sum(lost for _, lost in answers)
+    ended = time.monotonic()
+    quiet_p99 = max(_p99(arrivals, start_at, args.rate) for arrivals in quiet)
+    attack_p99 = max(_p99(arrivals, start_at, args.rate) for arrivals in under)
+    return {
+        "attack": name,
+        "attack_per_s": round(managed),
+        "honest_pps": round(len(under[0]) / (args.seconds + 2.0)),
+        "honest_lost": gaps + _lost(under[0], start_at, args.rate, ended - 1.5) + _missing(under, payloads),
+        "quiet_p99_ms": round(quiet_p99 * 1e3, 2),
+        "honest_p99_ms": round(attack_p99 * 1e3, 2),
+        "honest_p99_ms_ratio": round(max(attack_p99 * 1e3, FLOOR_MS) / max(quiet_p99 * 1e3, FLOOR_MS), 2),
+        "victim_core_share": round((after[0] - before[0]) / args.seconds, 3),
+        "victim_rss_growth_mb": round(max(0, most - before[1]) / 1e6, 1),
+    }
+
+
+def _flight(number: int) -> bytes:
+    """Some 250 bytes; one in a hundred is a flight plan of 8 KB."""
+    rng = random.Random(number)
+    fixes = "".join(f"<fix>F{n:04d}</fix>" for n in range(500 if number % 100 == 0 else 0))
+    return (
+        f'<flight source="KZBW"><id>AAL{number}</id><flightleg status="ACTIVE">'
+        f"<altitude>{rng.randint(10, 450)}</altitude><speed>{rng.randint(120, 550)}</speed><coordinate>"
+        f"<lat>{rng.uniform(25, 48):.4f}</lat>"
+        f"<lon>{rng.uniform(-124, -67):.4f}</lon></coordinate><departure>KBOS</departure><arrival>KSFO</arrival>"
+        f"<route>{fixes}</route></flightleg></flight>"
+    ).encode()
+
+
+def _attack(name: str, root: PeerProcess, seconds: float) -> tuple[float, int]:
+    """In a process of its own; what it managed per second, and the root's largest resident size meanwhile."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_run_attack, args=(theirs, name, root.address[:2], seconds), daemon=True)
+    process.start()
+    theirs.close()
+    most = 0
+    try:
+        deadline = time.monotonic() + seconds + 30.0
+        while not ours.poll(0.05):
+            most = max(most, _usage(root)[1])
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the attack {name!r} has not ended")
+        return float(ours.recv()), most
+    except EOFError:
+        raise RuntimeError(f"the attack {name!r} ended without a result; its error is above") from None
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _run_attack(pipe: Connection, name: str, victim: tuple[str, int], seconds: float) -> None:
+    pipe.send(attack(name, victim, seconds, seed=1))
+
+
+def _usage(peer: PeerProcess) -> tuple[float, int]:
+    """Seconds of processor time, and resident bytes."""
+    with open(f"/proc/{peer.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _p99(arrivals: list[tuple[float, int]], start_at: float, rate: float) -> float:
+    late = sorted(at - (start_at + an / rate) for at, an in arrivals)
+    return statistics.quantiles(late, n=100)[98] if len(late) > 1 else float("inf")
+
+
+def _lost(arrivals: list[tuple[float, int]], start_at: float, rate: float, until: float) -> int:
+    """Of the client that wants everything: numbers that were skipped, or due well before the end and not there."""
+    if not arrivals:
+        return int(rate)
+    numbers = [an for _, an in arrivals]
+    skipped = numbers[-1] - numbers[0] + 1 - len(numbers)
+    return skipped + max(0, int((until - start_at) * rate) - numbers[-1])
+
+
+def _missing(under: list[list[tuple[float, int]]], payloads: list[bytes]) -> int:
+    """Of the client with a query: packets between its first and its last that it should have."""
+    from xmlswitch import Query
+
+    query = Query.parse(QUERY)
+    wanted = [query.matches(payload) for payload in payloads]
+    numbers = {an for _, an in under[1]}
+    if not numbers:
+        return 1
+    due = [an for an in range(min(numbers), max(numbers) + 1) if wanted[an % len(payloads)]]
+    return len(set(due) - numbers) + len(numbers - set(due))
+
+
+def _targets(rows: list[dict[str, Any]]) -> list[Target]:
+    lost = sum(row["honest_lost"] for row in rows)
+    slowest = max(rows, key=lambda row: float(row["honest_p99_ms_ratio"]))
+    largest = max(rows, key=lambda row: float(row["victim_rss_growth_mb"]))
+    return [
+        Target("nothing lost", lost == 0, f"{lost} lost"),
+        Target(
+            f"p99 at most {MAX_P99_RATIO:g} times the quiet one",
+            slowest["honest_p99_ms_ratio"] <= MAX_P99_RATIO,
+            f"{slowest['honest_p99_ms_ratio']} under {slowest['attack']}",
+        ),
+        Target(
+            f"resident size grows by at most {MAX_GROWTH_MB:g} MB",
+            largest["victim_rss_growth_mb"] <= MAX_GROWTH_MB,
+            f"{largest['victim_rss_growth_mb']} MB under {largest['attack']}",
+        ),
+    ]
