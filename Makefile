@@ -8,11 +8,12 @@ DEMO_ARGS ?=
 # Commands start from compiled files, whatever the shell says: tests and the demo start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types unit soak bench format clean
+.PHONY: help demo test check lint types unit soak fuzz bench format clean
 help:
 	@echo 'make demo    a mesh of real processes on this machine, with a live page'
 	@echo 'make test    lint, types and tests (minutes)'
 	@echo 'make soak    the long seeded campaigns (an hour or more)'
+	@echo 'make fuzz    coverage-guided fuzzing of every decoder (FUZZ_SECONDS each, 60)'
 	@echo 'make bench   every benchmark, printed as tables'
 	@echo 'make format  rewrite the source in the house format'
 	@echo 'make clean   remove the virtual environment and caches'
@@ -49,6 +50,11 @@ test: check unit
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak -n 2 --timeout 0 $(PYTEST_ARGS)
+
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench --all
