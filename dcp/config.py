@@ -62,6 +62,10 @@ class Config:
     """A gap waits so long for a sender that is behind and not advancing; an advancing one is waited for."""
     answer_patience: float = 4.0
     """A gap waits so long for a sender that claims more but sends nothing useful."""
+    mute_after: float = 2.0
+    """A parent whose head stays below a packet for so long no longer limits what the others may claim."""
+    reach_patience: float = 10.0
+    """Packets far ahead of all other parents are believed when those others have stood still for so long."""
     abandon_after: float = 15.0
     """With no hole announced by anybody and no progress for so long, the missing region is given up all the same."""
     prepare_patience: float = 2.0

@@ -81,7 +81,7 @@ class Cursor:
             if self.prev < position:
                 # Nothing matched in (prev, position], and nobody was told: else the child could not place the hole.
                 prev, self.prev = self.prev, position
-                return EmptyClaim(prev, position)
+                return EmptyClaim(max(prev, position - QUARTER), position)
             self.move(log, edge)
             return HoleClaim(position, edge)
         end = min(edge, stop)
@@ -99,7 +99,7 @@ class Cursor:
             return None  # the keep-alive says so when its time comes
         if edge == end and end < limit:
             self.prev = end  # the edge of what is covered: beyond it no claim may reach back over it
-        return EmptyClaim(prev, end)
+        return EmptyClaim(max(prev, end - QUARTER), end)
 
     def next_bytes(self, log: Log, *, limit: int, room: int) -> BytesClaim | HoleClaim | None:
         """The same for a byte stream: up to `room` bytes, wherever the chunks in the log begin and end.

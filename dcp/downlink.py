@@ -389,7 +389,7 @@ class Downlink(Link):
             if start is not None and start <= log.head:
                 return self._keep_alive(start, log.head, now, claim=False, start=True)
             return self._keep_alive(0, log.head if log.started else 0, now, claim=False)
-        return self._keep_alive(self.cursor.prev, self.cursor.position, now)
+        return self._keep_alive(max(self.cursor.prev, self.cursor.position - QUARTER), self.cursor.position, now)
 
     def _keep_alive(self, prev: int, until: int, now: float, *, claim: bool = True, start: bool = False) -> bytes:
         flags = wire.KEEP_ALIVE

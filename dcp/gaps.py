@@ -28,7 +28,8 @@ def gap_end(
             if stuck <= config.join_patience:
                 return None
         elif link.highest is not None and link.highest <= position:
-            if now - link.progress_at <= config.behind_patience:
+            # Not from its last progress alone: in a stream that was idle, that is long ago for everybody.
+            if now - max(link.progress_at, stuck_since) <= config.behind_patience:
                 return None
         elif stuck <= config.answer_patience:
             return None

@@ -34,12 +34,26 @@ from dcp.link import Address, clock_of
 from dcp.log import Log
 from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
+from dcp.reach import Reach
 from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics
 from dcp.uplink import Uplink
 from dcp.uplinks import Uplinks
 
-_COUNTERS = ("packets", "bytes", "duplicates", "overrun", "gaps", "recovered", "nacks", "slow", "squelches", "resets")
+_COUNTERS = (
+    "packets",
+    "bytes",
+    "duplicates",
+    "overrun",
+    "gaps",
+    "recovered",
+    "nacks",
+    "slow",
+    "squelches",
+    "resets",
+    "beyond_reach",
+    "too_wide",
+)
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
 GAP_CHECK_INTERVAL = 0.1
@@ -88,7 +102,10 @@ class Receiver:
         self._assembler = Assembler(config.max_partial_packets)
         self._handover = Handover(config.max_ready_packets, deliver=deliver, log=log)
         self._losses = LossWatch(config, self._uplinks.fastest_rtt)
+        self.reach = Reach(config, self.links, stream_mode=stream_mode)
         self._position_at = 0.0
+        self._hole_since: float | None = None
+        """When the first hole at the present position was heard of."""
         self._oldest_at: float | None = None
         self._ack_at: float | None = None
         self._counts = dict.fromkeys(_COUNTERS, 0)
@@ -187,7 +204,11 @@ class Receiver:
         link.confirmed_epoch = accept.epoch
         if accept.status & control.ACCEPT_STARTED:
             link.start = accept.start
-        link.tell_position(accept.head, now)
+        if accept.head or (accept.status & control.ACCEPT_STARTED and self.position is None):
+            link.begun = True
+        self.reach.expire()
+        if self.position is None or self._reaches(link, accept.head, now):
+            link.tell_position(accept.head, now)
         if accept.echo:
             elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF
             if elapsed < 1 << 20:
@@ -202,16 +223,27 @@ class Receiver:
         self._step_change(now)
 
     def _consider_start(self, link: Uplink, now: float) -> None:
-        """A sender has proposed where to begin: the first proposal wins, or, for the oldest, the smallest of a few."""
+        """A sender has proposed where to begin: the smallest proposal wins.
+
+        It is taken once all senders have answered, or `oldest_window` after the first: one that proposes a start far
+        ahead must not make us skip what the others have. For the oldest the window is always waited for.
+        """
         if link.start is None:
             return
-        if self._start_mode is Start.NEW:
-            self._begin(link.start, now)
-        elif self._oldest_at is None:
+        if self._oldest_at is None:
             self._oldest_at = now + self._config.oldest_window
+        if self._start_mode is Start.NEW and all(other.up for other in self.links.values()):
+            self._begin_at_smallest(now)
+
+    def _begin_at_smallest(self, now: float) -> None:
+        self._oldest_at = None
+        starts = [link.start for link in self._uplinks.up() if link.start is not None]
+        if starts:
+            self._begin(min(starts), now)
 
     def _begin(self, position: int, now: float) -> None:
         self.position = position
+        self.reach.begin(position)
         self._position_at = now
         self._oldest_at = None
         self._handover.start(position)
@@ -289,12 +321,26 @@ class Receiver:
     def _on_keep_alive(self, link: Uplink, flags: int, keep_alive: control.KeepAlive, now: float) -> None:
         link.hear_times(keep_alive.times, now)
         link.fed = keep_alive.fed
-        link.tell_position(keep_alive.highest, now)
         if self.position is None:
+            link.tell_position(keep_alive.highest, now)
             if keep_alive.start and link.start is None:
                 link.start = keep_alive.previous
                 self._consider_start(link, now)
             return
+        if self._believes(link, keep_alive, now):
+            self._take_keep_alive(link, keep_alive, now)
+        self._watch(now)
+        if flags & wire.ACK_REQUEST:
+            self._send_ack(link, 0, now)
+
+    def _believes(self, link: Uplink, keep_alive: control.KeepAlive, now: float) -> bool:
+        if keep_alive.claim and keep_alive.highest - keep_alive.previous > QUARTER:
+            self._counts["too_wide"] += 1
+            return False
+        return self._reaches(link, keep_alive.highest, now)
+
+    def _take_keep_alive(self, link: Uplink, keep_alive: control.KeepAlive, now: float) -> None:
+        link.tell_position(keep_alive.highest, now)
         if keep_alive.claim:
             if self.stream_mode and keep_alive.highest > keep_alive.previous:
                 raise MalformedDatagram("mode", "nothing is pruned from a byte stream")
@@ -303,9 +349,6 @@ class Receiver:
                 link.sent_until = max(link.sent_until, keep_alive.previous)
             if keep_alive.highest > keep_alive.previous:
                 self._claim_in(link, keep_alive.epoch, keep_alive.previous, keep_alive.highest, [], now)
-        self._watch(now)
-        if flags & wire.ACK_REQUEST:
-            self._send_ack(link, 0, now)
 
     def _on_control(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
         message = control.decode_control_untrusted(data[wire.BODY_AT :])
@@ -317,8 +360,12 @@ class Receiver:
             return
         elif isinstance(message, control.Hole):
             link.heard_claim = True
+            if not self._reaches(link, message.end, now):
+                return
             link.tell_position(message.end, now)
             link.add_hole(message, self.position)
+            if self._hole_since is None and link.hole_at(self.position, self.epoch) is not None:
+                self._hole_since = now
             self._watch(now)
             self._decide_gap(now)
         elif isinstance(message, control.Fragment):
@@ -331,6 +378,8 @@ class Receiver:
             raise MalformedDatagram("mode", "a byte stream has no fragments")
         prev, an, an32 = self._positions(data)
         epoch = self.change.extend(data[0] & 15)
+        if not self._reaches(link, an, now, is_packet=True):
+            return
         link.tell_position(an, now)
         if epoch is not None and self.position is not None and an > self.position:
             whole = self._assembler.add(epoch, prev, an, fragment)
@@ -346,10 +395,23 @@ class Receiver:
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
+    def _reaches(self, link: Uplink, an: int, now: float, *, is_packet: bool = False) -> bool:
+        """Whether what a sender says about `an` is not too far ahead of the other senders to be believed."""
+        if an <= link.reach and now <= link.reach_until:
+            return True
+        if self.reach.allows(link, an, self.epoch, now):
+            return True
+        self._counts["beyond_reach"] += 1
+        link.heard_claim = True
+        self.reach.refused(link, an, now, is_packet=is_packet)
+        return False
+
     def _claim(self, link: Uplink, epoch_bits: int, prev: int, an: int, packets: Packets, now: float) -> None:
         epoch = self.change.extend(epoch_bits)
         if epoch is None:
             self._tell_epoch(link, now)
+            return
+        if (an > link.reach or now > link.reach_until) and not self._reaches(link, an, now, is_packet=True):
             return
         link.tell_position(an, now)
         self._claim_in(link, epoch, prev, an, packets, now)
@@ -363,6 +425,8 @@ class Receiver:
             return
         if packets:
             link.count(len(packets), self._losses.recovered(packets), self._counts["packets"])
+            if an > self.reach.seen:
+                self.reach.seen = an
         if an <= position:
             if packets:
                 self._old(link, len(packets), now)
@@ -416,6 +480,7 @@ class Receiver:
         """The position rose: the timers of what was missing start anew."""
         assert self.position is not None
         self._position_at = now
+        self._hole_since = None
         self._losses.advanced(self.position, now)
         if len(self._assembler):
             self._assembler.forget(self.position, self.change.current_epochs())
@@ -496,8 +561,9 @@ class Receiver:
     # --- gaps ---------------------------------------------------------------------------------------------------------
 
     def _stuck_since(self) -> float:
-        missing_since = self._losses.missing_since
-        return self._position_at if missing_since is None else max(self._position_at, missing_since)
+        """Since when we know that there is something beyond the position which does not come."""
+        known = [since for since in (self._losses.missing_since, self._hole_since) if since is not None]
+        return max(self._position_at, min(known, default=self._position_at))
 
     def _decide_gap(self, now: float) -> None:
         """Give up, in bounded time, what nobody can supply."""
@@ -506,7 +572,9 @@ class Receiver:
             until = gap_end(self.links.values(), self.position, self.epoch, self._config, stuck_since=since, now=now)
             if until is None and self._losses.missing_since is not None and now - since > self._config.abandon_after:
                 until = self._abandoned_until()
-            if until is None:
+            if until is not None:
+                until = min(until, self.reach.gap_limit(self.position, self.epoch, now))
+            if until is None or until <= self.position:
                 return
             self._declare_gap(until, now)
 
@@ -613,10 +681,7 @@ class Receiver:
                 if not link.heard_claim:
                     self._confirm(link, now)
         if self._oldest_at is not None and now >= self._oldest_at:
-            starts = [link.start for link in self._uplinks.up() if link.start is not None]
-            if starts:
-                self._begin(min(starts), now)
-            self._oldest_at = None
+            self._begin_at_smallest(now)
         if self._ack_at is not None and now >= self._ack_at:
             self._ack_at = now + config.ack_interval
             self._ack_all(now)
@@ -744,6 +809,8 @@ class Receiver:
             slow_nacks=counts["slow"],
             squelches=counts["squelches"],
             resets=counts["resets"],
+            beyond_reach=counts["beyond_reach"],
+            too_wide=counts["too_wide"],
             reorder_window=self._losses.delay(),
             malformed=self.malformed,
             links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),

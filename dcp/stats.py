@@ -61,6 +61,10 @@ class ReceiverStatistics:
     slow_nacks: int
     squelches: int
     resets: int
+    beyond_reach: int
+    """Claims, heads and holes too far ahead of the other parents to be believed. More than a few: one of them lies."""
+    too_wide: int
+    """Claims wider than 2^30, which no honest sender makes."""
     reorder_window: float
     malformed: int
     links: tuple[UplinkStatistics, ...] = field(default=())

@@ -34,6 +34,21 @@ class Uplink(Link):
         """Up to here it has sent all that matches, by its keep-alives in our epoch: what we lack of it was lost."""
         self.progress_at = now
         """When `highest` last rose."""
+        self.begun = False
+        """The stream has begun there: its head means something."""
+        self.reach = -1
+        """Up to here its word is believed without looking again, until `reach_until`; the rules are in `reach`."""
+        self.reach_until = 0.0
+        self.refused_head: int | None = None
+        """The highest position it has told of that was not believed."""
+        self.refused_head_at = -1e9
+        self.refused_since: float | None = None
+        """Since when it brings packets that are beyond its reach, the highest of them `refused_packet`."""
+        self.refused_packet = 0
+        self.head_rate = 0.0
+        """ANs a second, as its head rises; measured from `head_rate_from` at `head_rate_at`."""
+        self.head_rate_from: int | None = None
+        self.head_rate_at = -1e9
         self.hole: tuple[int, int] | None = None
         self.hole_epoch = -1
         self.confirmed_epoch: int | None = None
@@ -49,10 +64,17 @@ class Uplink(Link):
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
 
+    @property
+    def head(self) -> int:
+        """The highest position that it has told of, believed or not."""
+        return max(self.highest or 0, self.refused_head or 0)
+
     def tell_position(self, highest: int, now: float) -> None:
         if self.highest is None or highest > self.highest:
             self.highest = highest
             self.progress_at = now
+            if highest:
+                self.begun = True
 
     def add_hole(self, hole: Hole, position: int) -> None:
         """Keep the hole that contains our position, merged with its neighbours."""

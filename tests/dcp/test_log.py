@@ -238,7 +238,9 @@ def test_no_claim_is_wider_than_a_quarter_of_the_space():
     cursor = Cursor(log, 0)
     interest = Interest(EVERYTHING, None, 0)
     assert cursor.next_claim(log, interest, limit=QUARTER, room=99, max_packets=9) == EmptyClaim(0, QUARTER)
-    assert cursor.next_claim(log, interest, limit=2 * QUARTER, room=99, max_packets=9) == EmptyClaim(0, 2 * QUARTER)
+    assert cursor.next_claim(log, interest, limit=2 * QUARTER, room=99, max_packets=9) == EmptyClaim(
+        QUARTER, 2 * QUARTER
+    )
     last = cursor.next_claim(log, interest, limit=NO_LIMIT, room=99, max_packets=9)
     assert last == DataClaim(2 * QUARTER, [(3 * QUARTER, b"far")])
 

@@ -1,0 +1,141 @@
+"""How far ahead of the other parents one parent's word is believed. Pure arithmetic over what the parents have said.
+
+A parent that says "nothing matches up to 2^62" would carry the position past everything that the others will ever
+bring. So with two or more parents no claim, head, hole or "all sent up to" counts beyond *reach*: the smallest head
+that the other counting parents have reported, plus a slack for honest differences in delay. It is never measured from
+our own position, which a liar could push ahead bit by bit.
+
+A parent *counts* while it is up in our epoch, was heard within three keep-alive intervals, and is not *mute*: its head
+is not below a packet that came from anybody `mute_after` ago. A refused head is remembered as reported: when every
+parent jumps (feeds may number their packets by time), the last one to say so is believed at once, and the others
+with it.
+
+One case can't be told from a lie: a parent brings packets far ahead, and the others, which are heard, stand still.
+After `reach_patience` without any progress of theirs the packets are believed; emptiness, heads and holes never are.
+
+With a single parent there is nothing to compare: then only the width of a claim is limited (2^30).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from dcp.config import Config
+from dcp.serial import MAX_POSITION
+from dcp.uplink import Uplink
+
+# Honest parents differ by their delay: 4 s of the stream is twice the time after which a parent is mute.
+SLACK_SECONDS = 4.0
+# ANs, where the stream is slow: a burst, or the steps of a numbering that is not dense.
+SLACK_PACKETS = 1_024
+# The same in a byte stream, whose ANs count bytes.
+SLACK_BYTES = 1 << 20
+# How often a parent's rate is measured, and what of an earlier, higher rate is left after each time.
+RATE_INTERVAL = 0.5
+RATE_DECAY = 0.9
+# A parent's reach is computed at most so often while its claims stay within the last result.
+RECHECK_INTERVAL = 0.05
+
+
+class Reach:
+    def __init__(self, config: Config, links: Mapping[int, Uplink], *, stream_mode: bool) -> None:
+        self.signed_head: int | None = None
+        """The head that a root has signed, once streams are signed: set it, and reach is measured from it alone."""
+        self.seen = 0
+        """The highest packet that came from anybody."""
+        self._config = config
+        self._links = links
+        self._slack = SLACK_BYTES if stream_mode else SLACK_PACKETS
+        self._heard_within = 3 * config.keep_alive_interval
+        self._marks: deque[tuple[float, int]] = deque()  # (when, `seen` then), of the last `mute_after`
+        self._seen_before = 0
+
+    def begin(self, position: int) -> None:
+        """The stream begins after `position`: whoever ends below it has nothing for us."""
+        self.seen = self._seen_before = position
+        self._marks.clear()
+        self.expire()
+
+    def expire(self) -> None:
+        """The parents have changed: compute every reach again."""
+        for link in self._links.values():
+            link.reach = -1
+
+    def allows(self, link: Uplink, an: int, epoch: int, now: float) -> bool:
+        """Whether a word of `link` about `an` is believed. Its result holds for a moment: see `Uplink.reach`."""
+        self._look(now)
+        link.reach = self.limit(link, epoch, now)
+        link.reach_until = now + RECHECK_INTERVAL
+        if link.refused_head is not None and link.refused_head <= link.reach:
+            link.refused_since = None
+        return an <= link.reach
+
+    def refused(self, link: Uplink, an: int, now: float, *, is_packet: bool) -> None:
+        """A word beyond reach: it is not believed, but it says where this parent stands."""
+        if link.refused_head is None or an > link.refused_head:
+            link.refused_head = an
+            link.refused_head_at = now
+        if is_packet:
+            if link.refused_since is None:
+                link.refused_since = now
+                link.refused_packet = an
+            link.refused_packet = max(link.refused_packet, an)
+
+    def counts(self, link: Uplink, epoch: int, now: float) -> bool:
+        """Whether what this parent says, or does not say, limits the others."""
+        return (
+            link.up
+            and link.begun
+            and link.confirmed_epoch == epoch
+            and now - link.heard_at < self._heard_within
+            and link.head >= self._seen_before
+        )
+
+    def limit(self, link: Uplink | None, epoch: int, now: float) -> int:
+        """No word of `link` (None: of anybody) counts beyond this position."""
+        if self.signed_head is not None:
+            return self.signed_head + max(self._slack, int(SLACK_SECONDS * self._fastest()))
+        limit = MAX_POSITION
+        for other in self._links.values():
+            if other is link or not self.counts(other, epoch, now):
+                continue
+            bound = other.head + max(self._slack, int(SLACK_SECONDS * other.head_rate))
+            if link is not None and link.refused_since is not None:
+                still_since = max(link.refused_since, other.progress_at, other.refused_head_at)
+                if now - still_since > self._config.reach_patience:
+                    bound = max(bound, link.refused_packet + self._slack)
+            limit = min(limit, bound)
+        return limit
+
+    def gap_limit(self, position: int, epoch: int, now: float) -> int:
+        """No gap after `position` ends beyond this: a counting parent with no hole there may still bring something."""
+        self._look(now)
+        limit = self.limit(None, epoch, now)
+        for link in self._links.values():
+            if self.counts(link, epoch, now) and link.hole_at(position, epoch) is None:
+                limit = min(limit, link.head)
+        return limit
+
+    def _look(self, now: float) -> None:
+        """Bring the rates, and what was seen a while ago, up to date."""
+        marks = self._marks
+        if not marks or (marks[-1][1] < self.seen and now - marks[-1][0] >= RECHECK_INTERVAL):
+            marks.append((now, self.seen))
+        while marks and marks[0][0] <= now - self._config.mute_after:
+            self._seen_before = max(self._seen_before, marks.popleft()[1])
+        for link in self._links.values():
+            if link.begun and now - link.head_rate_at >= RATE_INTERVAL:
+                self._measure(link, now)
+
+    def _measure(self, link: Uplink, now: float) -> None:
+        """A parent's head, in ANs a second. It at most doubles with each measurement: a jump is not a rate."""
+        if link.head_rate_from is not None:
+            measured = (link.head - link.head_rate_from) / (now - link.head_rate_at)
+            most = 2 * link.head_rate + self._slack
+            link.head_rate = min(max(RATE_DECAY * link.head_rate, measured), most)
+        link.head_rate_from = link.head
+        link.head_rate_at = now
+
+    def _fastest(self) -> float:
+        return max((link.head_rate for link in self._links.values()), default=0.0)
