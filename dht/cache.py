@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dht.errors import StreamOwnerChanged
+from dht.errors import OwnerError
 from dht.record import PeerRecord, Role
 
 if TYPE_CHECKING:
@@ -53,25 +53,32 @@ class RecordCache:
                 del self._forgotten[next(iter(self._forgotten))]
 
     def roots(self, stream: str, *, now: float) -> list[PeerRecord]:
-        """StreamOwnerChanged when every root is another owner's than the pinned one."""
-        roots = [record for record in self._live(stream, now) if record.role is Role.ROOT]
-        return sorted(self._pins.trusted(stream, roots), key=lambda record: record.peer_id)
+        """StreamOwnerChanged when every root is another owner's than the pinned one; SeveralOwners without a pin."""
+        return sorted(self._pins.trusted(stream, self.claimed_roots(stream, now=now)), key=lambda root: root.peer_id)
 
-    def trusted_roots(self, stream: str, *, now: float) -> tuple[list[PeerRecord], StreamOwnerChanged | None]:
+    def claimed_roots(self, stream: str, *, now: float) -> list[PeerRecord]:
+        """Whoever calls itself a root of the stream, of whatever owner."""
+        return [record for record in self._live(stream, now) if record.role is Role.ROOT]
+
+    def trusted_roots(self, stream: str, *, now: float) -> tuple[list[PeerRecord], OwnerError | None]:
         try:
             return self.roots(stream, now=now), None
-        except StreamOwnerChanged as exc:
+        except OwnerError as exc:
             return [], exc
 
     def peers(self, stream: str, *, now: float) -> list[PeerRecord]:
         """Everybody but the roots of somebody who does not own the stream."""
-        owner = self._pins.owner(stream)
-        return [
-            record
-            for record in self._live(stream, now)
-            if record.role is not Role.ROOT or owner is None or record.owner == owner
-        ]
+        return without_other_owners(self._live(stream, now), self._pins.owner(stream))
 
     def _live(self, stream: str, now: float) -> list[PeerRecord]:
         known = self._streams.get(stream, {})
         return [record for record in known.values() if not record.withdrawn and not record.is_expired(now)]
+
+
+def without_other_owners(records: list[PeerRecord], owner: PeerId | None) -> list[PeerRecord]:
+    """The records without roots that `owner` does not vouch for; without any root when nobody knows which is right."""
+    if owner is None:
+        owners = {record.owner for record in records if record.role is Role.ROOT}
+        if len(owners) <= 1:
+            return records
+    return [record for record in records if record.role is not Role.ROOT or record.owner == owner]

@@ -246,6 +246,8 @@ def _get(args: argparse.Namespace) -> int:
         print(json.dumps(document))
     else:
         _print_table(view.records, now)
+        for line in _owners(view.records):
+            print(line)
         for wire, reason in view.refused:
             print(f"refused: {reason.name.lower()} ({len(wire)} bytes)")
         print(f"{len(view.records)} records, {len(view.refused)} refused, {view.queries} requests")
@@ -302,6 +304,16 @@ def _print_table(records: list[PeerRecord], now: float) -> None:
     widths = [max(len(row[index]) for row in rows) for index in range(len(columns))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _owners(records: list[PeerRecord]) -> list[str]:
+    """Whose roots there are, in full: what `pin` and `--owner-id` take."""
+    from collections import Counter
+
+    from dht.identity import id_text
+
+    roots = Counter(record.owner for record in records if record.role.name == "ROOT" and not record.withdrawn)
+    return [f"owner {id_text(owner)}: {count} root{'s' * (count > 1)}" for owner, count in sorted(roots.items())]
 
 
 def _run_asyncio(work: Any) -> Any:

@@ -38,7 +38,7 @@ class Snapshot:
     stream: str
     roots: tuple[PeerRecord, ...]
     candidates: tuple[PeerRecord, ...]
-    problem: DhtError | None = None  # why the roots are missing: nobody answers, or another owner
+    problem: DhtError | None = None  # why the roots are missing: nobody answers, or whose they are is not settled
 
     def is_news_after(self, earlier: Snapshot | None) -> bool:
         """Renewals change versions and expiries alone: no news."""
@@ -65,7 +65,13 @@ class Directory(Protocol):
         """Take back what was published for a stream (for all streams)."""
 
     async def roots(self, stream: str) -> list[PeerRecord]:
-        """Every root that the stream's owner vouches for. DirectoryUnavailable, StreamOwnerChanged."""
+        """Every root that the stream's owner vouches for.
+
+        DirectoryUnavailable; StreamOwnerChanged; SeveralOwners when no owner is pinned and several are there.
+        """
+
+    async def claimed_roots(self, stream: str) -> list[PeerRecord]:
+        """Whoever calls itself a root, of whatever owner; nothing is pinned. For roots that look before they serve."""
 
     async def candidates(
         self,

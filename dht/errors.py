@@ -6,6 +6,10 @@ A stranger's mistake is counted by its `Refusal` and dropped at one line; it nev
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dht.identity import PeerId
 
 
 class Refusal(enum.IntEnum):
@@ -45,8 +49,20 @@ class DirectoryUnavailable(DhtError):
     """Nobody answered: neither a known contact nor a bootstrap address."""
 
 
-class StreamOwnerChanged(DhtError):
+class OwnerError(DhtError):
+    """Whom the roots of an open stream belong to is not settled: a person has to decide."""
+
+
+class StreamOwnerChanged(OwnerError):
     """Every root of an open stream belongs to another owner than the pinned one."""
+
+
+class SeveralOwners(OwnerError):
+    """Roots of several owners serve an open stream for which no owner is pinned yet."""
+
+    def __init__(self, sentence: str, owners: tuple[PeerId, ...]) -> None:
+        super().__init__(sentence)
+        self.owners = owners
 
 
 class PinsError(DhtError):

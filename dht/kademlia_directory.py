@@ -53,6 +53,15 @@ class KademliaDirectory:
             self._check_answers([result])
         return roots
 
+    async def claimed_roots(self, stream: str) -> list[PeerRecord]:
+        check_stream_name(stream)
+        result = await self.node.read(roots_key(stream), everything=True)
+        self._learn(stream, result)
+        claimed = self.cache.claimed_roots(stream, now=self.node.clock())
+        if not claimed:
+            self._check_answers([result])
+        return claimed
+
     async def candidates(
         self,
         stream: str,

@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from dht.cache import without_other_owners
 from dht.config import DEFAULT_CONFIG
 from dht.directory import Covers, Published, Snapshot, choose
-from dht.errors import StreamOwnerChanged
+from dht.errors import OwnerError
 from dht.pins import Pins
 from dht.record import PeerRecord, Role, check_root
 from dht.streams import check_stream_name
@@ -118,6 +119,10 @@ class MemoryDirectory:
         roots = [record for record in self._others(stream) if record.role is Role.ROOT]
         return sorted(self._pins.trusted(stream, roots), key=lambda record: record.peer_id)
 
+    async def claimed_roots(self, stream: str) -> list[PeerRecord]:
+        check_stream_name(stream)
+        return [record for record in self._others(stream) if record.role is Role.ROOT]
+
     async def candidates(
         self,
         stream: str,
@@ -143,9 +148,8 @@ class MemoryDirectory:
         repair: bool = False,
     ) -> list[PeerRecord]:
         check_stream_name(stream)
-        owner = self._pins.owner(stream)
         return choose(
-            [r for r in self._others(stream) if r.role is not Role.ROOT or owner is None or r.owner == owner],
+            without_other_owners(self._others(stream), self._pins.owner(stream)),
             now=self.hub.clock(),
             rng=self._rng,
             below_level=below_level,
@@ -174,7 +178,7 @@ class MemoryDirectory:
         candidates.sort(key=lambda record: record.peer_id)
         try:
             return Snapshot(stream, tuple(self.cached_roots(stream)), tuple(candidates))
-        except StreamOwnerChanged as exc:
+        except OwnerError as exc:
             return Snapshot(stream, (), tuple(candidates), exc)
 
     def _others(self, stream: str) -> list[PeerRecord]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dht.errors import PinsError, StreamOwnerChanged
+from dht.errors import PinsError, SeveralOwners, StreamOwnerChanged
 from dht.identity import PeerId, id_text, parse_id_text
 from dht.streams import check_stream_name, owner_of_name
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FORMAT = "skymesh pins v1"
 _MAX_FILE_BYTES = 1 << 20
 MAX_PINS = 1024
+MAX_OWNERS_NAMED = 8  # in one sentence; a stranger can make owners for nothing
 
 
 class Pins:
@@ -45,25 +46,50 @@ class Pins:
         if self._path is not None:
             _save(self._path, self._owners)
 
+    def choose(self, stream: str, owner: PeerId) -> None:
+        """A person named the owner: pin it unless it is settled so already. ValueError when the name says otherwise."""
+        settled = self.owner(stream)
+        if settled == owner:
+            return
+        if owner_of_name(stream) is not None:
+            raise ValueError(f"{stream} names another owner than {id_text(owner)}")
+        self.accept(stream, owner)
+
     def trusted(self, stream: str, roots: Iterable[PeerRecord]) -> list[PeerRecord]:
         """The roots of the stream's owner; pins that owner when the stream is open and new.
 
         When there are roots, but none of the pinned owner's: StreamOwnerChanged, which says how to accept the change.
-        Of several owners at first sight the one with the most roots is pinned.
+        Several owners at first sight: SeveralOwners, which says how to choose. Records are free, so neither their
+        number nor their age says anything about which owner is right.
         """
         roots = list(roots)
         owner = self.owner(stream)
         if not roots:
             return []
         if owner is None:
-            votes = Counter(root.owner for root in roots)
-            owner = max(votes, key=lambda candidate: (votes[candidate], candidate))
+            owners = sorted({root.owner for root in roots})
+            if len(owners) > 1:
+                raise self._several(stream, tuple(owners))
+            owner = owners[0]
             self.accept(stream, owner)
         trusted = [root for root in roots if root.owner == owner]
         self.other_owner += len(roots) - len(trusted)
         if not trusted:
             raise self._changed(stream, owner, roots)
         return trusted
+
+    def _several(self, stream: str, owners: tuple[PeerId, ...]) -> SeveralOwners:
+        named = ", ".join(id_text(owner) for owner in owners[:MAX_OWNERS_NAMED])
+        if len(owners) > MAX_OWNERS_NAMED:
+            named += f" and {len(owners) - MAX_OWNERS_NAMED} more (python -m dht get {stream} lists all)"
+        where = f" --pins {self._path}" if self._path is not None else ""
+        return SeveralOwners(
+            f"the stream {stream} is served by roots of {len(owners)} owners, and it is not known which of them is the "
+            f"right one: {named}. Ask the operator of the stream for its owner's fingerprint (a root prints it when it "
+            f"starts) and choose it with --owner-id FINGERPRINT, or for good with: "
+            f"python -m dht pin {stream} FINGERPRINT{where}",
+            owners,
+        )
 
     def _changed(self, stream: str, owner: PeerId, roots: list[PeerRecord]) -> StreamOwnerChanged:
         came = id_text(Counter(root.owner for root in roots).most_common(1)[0][0])

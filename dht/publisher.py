@@ -35,6 +35,7 @@ class _Publication:
     placed: dict[Key, PeerRecord] = field(default_factory=dict)  # what lies where, as far as we put it there
     renew_at: float = 0.0
     is_withdrawn: bool = False
+    work: asyncio.Task[Published] | None = None  # what is being placed at the moment
     done: tuple[PeerRecord, Published] | None = None  # the last record placed, and how that went
 
 
@@ -55,19 +56,29 @@ class Publisher:
         publication = self._publications.get(record.stream)
         if publication is None:
             publication = self._publications[record.stream] = _Publication(record)
-        publication.wanted = record
+        publication.wanted, publication.is_withdrawn = record, False
         if self._task is None:
             self._task = self._node.loop.create_task(self._renew())
         return await self._place(publication, is_renewal=False)
 
     async def withdraw(self, stream: str | None = None) -> None:
+        """Whatever was placed is taken back, by a publication that was cancelled or is still under way too.
+
+        A call that is cancelled may be repeated: what it has not taken back yet is still known.
+        """
         for name in [stream] if stream is not None else list(self._publications):
-            publication = self._publications.pop(name, None)
-            if publication is not None:
-                publication.is_withdrawn = True  # whoever waits for the lock must not publish again
-                async with publication.lock:
-                    version = self._next_version(publication)
-                    await self._take_back(publication, list(publication.placed), version=version)
+            publication = self._publications.get(name)
+            if publication is None:
+                continue
+            publication.is_withdrawn = True  # a call that waits for the lock must not publish again
+            if publication.work is not None:
+                publication.work.cancel()  # dead nodes can keep it for seconds, and who withdraws may have only one
+            async with publication.lock:
+                publication.done = None
+                version = self._next_version(publication)
+                await self._take_back(publication, list(publication.placed), version=version)
+            if publication.is_withdrawn and self._publications.get(name) is publication:
+                del self._publications[name]
 
     async def close(self) -> None:
         if self._task is not None:
@@ -86,7 +97,6 @@ class Publisher:
                         await self._place(publication, is_renewal=True)
 
     async def _place(self, publication: _Publication, *, is_renewal: bool) -> Published:
-        """Store the wanted record under its keys, and take it back from keys it no longer belongs to."""
         async with publication.lock:
             node = self._node
             publication.renew_at = node.loop.time() + node.config.republish_interval * node.rng.uniform(0.8, 1.0)
@@ -95,37 +105,51 @@ class Publisher:
                 return Published(0)
             if publication.done is not None and publication.done[0] is record and not is_renewal:
                 return publication.done[1]  # while this call waited its turn, another placed what is wanted now
-            results = []
-            # Taken before the record's own version: a reader that sees both must believe the record.
-            gone_version = self._next_version(publication)
-            # A record that was full a while ago may fit a shallower shard by now, where readers look first.
-            if publication.depth and node.rng.random() < _RETRY_SHALLOWER:
-                publication.depth -= 1
-            wanted_keys: list[Key] = []
-            if record.role is Role.ROOT:
-                key = roots_key(record.stream)
-                wanted_keys.append(key)
-                results.append(await self._put(publication, key, record))
-            if record.has_room:
-                while True:
-                    key = candidate_key_of(record, depth=publication.depth)
-                    result = await self._put(publication, key, record)
-                    if not _is_crowded(result) or publication.depth >= MAX_SHARD_DEPTH:
-                        break
-                    publication.depth += 1
-                wanted_keys.append(key)
-                results.append(result)
-            left = [key for key in publication.placed if key not in wanted_keys]
-            await self._take_back(publication, left, version=gone_version)
-            published = self._published(publication, results)
+            publication.work = node.loop.create_task(self._place_now(publication, record))
+            try:
+                published = await publication.work
+            except asyncio.CancelledError:
+                if _is_being_cancelled():
+                    raise
+                return Published(0)  # by `withdraw`
+            finally:
+                publication.work = None
             publication.done = (record, published)
             return published
+
+    async def _place_now(self, publication: _Publication, record: PeerRecord) -> Published:
+        """Store the wanted record under its keys, and take it back from keys it no longer belongs to."""
+        node = self._node
+        results = []
+        # Taken before the record's own version: a reader that sees both must believe the record.
+        gone_version = self._next_version(publication)
+        # A record that was full a while ago may fit a shallower shard by now, where readers look first.
+        if publication.depth and node.rng.random() < _RETRY_SHALLOWER:
+            publication.depth -= 1
+        wanted_keys: list[Key] = []
+        if record.role is Role.ROOT:
+            key = roots_key(record.stream)
+            wanted_keys.append(key)
+            results.append(await self._put(publication, key, record))
+        if record.has_room:
+            while True:
+                key = candidate_key_of(record, depth=publication.depth)
+                result = await self._put(publication, key, record)
+                if not _is_crowded(result) or publication.depth >= MAX_SHARD_DEPTH:
+                    break
+                publication.depth += 1
+            wanted_keys.append(key)
+            results.append(result)
+        left = [key for key in publication.placed if key not in wanted_keys]
+        await self._take_back(publication, left, version=gone_version)
+        return self._published(publication, results)
 
     async def _put(self, publication: _Publication, key: Key, record: PeerRecord) -> WriteResult:
         for _ in range(2):
             stamped = self._stamp(publication, record)
-            result = await self._node.write(key, [sign_record(stamped, self._identity).wire])
+            # Before the write, not after it: one that is cancelled may have stored the record all the same.
             publication.placed[key] = stamped
+            result = await self._node.write(key, [sign_record(stamped, self._identity).wire])
             if result.newest_version < publication.version:
                 return result
             # Others hold a newer version: our clock went back since. Go past it.
@@ -133,13 +157,15 @@ class Publisher:
         return result
 
     async def _take_back(self, publication: _Publication, keys: list[Key], *, version: int) -> None:
-        for key in keys:
-            last = publication.placed.pop(key)
-            if last.is_expired(self._node.clock()):
-                continue
+        await asyncio.gather(*(self._take_back_one(publication, key, version=version) for key in keys))
+
+    async def _take_back_one(self, publication: _Publication, key: Key, *, version: int) -> None:
+        last = publication.placed[key]
+        if not last.is_expired(self._node.clock()):
             # It lives as long as what it withdraws: an earlier version cannot come back before both are gone.
             gone = replace(last, withdrawn=True, version=version)
             await self._node.write(key, [sign_record(gone, self._identity).wire])
+        publication.placed.pop(key, None)
 
     def _stamp(self, publication: _Publication, record: PeerRecord) -> PeerRecord:
         expires_at = int(self._node.clock() + self._node.config.record_lifetime)
@@ -164,6 +190,12 @@ class Publisher:
             publication.renew_at = self._node.loop.time() + 2 * self._node.config.rejoin_min_delay
             raise DirectoryUnavailable("nobody in the DHT answered; the record is published when somebody does")
         return Published(replicas, refused)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody cancelled the task that runs now, and not only what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _is_crowded(result: WriteResult) -> bool:

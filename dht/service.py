@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from dht.pins import Pins
 from dht.udp import UdpTransport, open_udp
 
 if TYPE_CHECKING:
-    from dht.identity import Identity
+    from dht.identity import Identity, PeerId
     from dht.protocol import Transport
     from dht.record import Address
 
@@ -34,6 +35,7 @@ class DirectoryOptions:
     bootstrap: tuple[Address, ...] = ()  # (host, port); host names are resolved at every attempt
     contacts_file: Path | None = None
     pins_file: Path | None = None
+    owners: Mapping[str, PeerId] = field(default_factory=dict)  # stream -> the owner that a person chose; pinned
     beacon: bool = True  # find peers on this LAN and host by multicast
     read_only: bool = False  # ask, store nothing for others, stay out of their tables
     config: NodeConfig = DEFAULT_CONFIG
@@ -70,6 +72,8 @@ class DirectoryService:
         if address is None:
             raise ValueError("a shared transport comes with its local address")
         pins = Pins(options.pins_file)
+        for stream, owner in options.owners.items():
+            pins.choose(stream, owner)
         node = Node(
             identity.node_id,
             transport=transport,

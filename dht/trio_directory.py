@@ -74,6 +74,11 @@ class TrioDirectory:
             roots: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.roots)(stream)
         return roots
 
+    async def claimed_roots(self, stream: str) -> list[PeerRecord]:
+        with self._in_loop():
+            roots: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.claimed_roots)(stream)
+        return roots
+
     async def candidates(
         self,
         stream: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dht.errors import RecordRejected, StreamOwnerChanged
+from dht.errors import RecordRejected, SeveralOwners, StreamOwnerChanged
 from dht.identity import id_text
 from dht.kademlia_directory import KademliaDirectory
 from dht.memory import MemoryDirectory, MemoryHub
@@ -343,6 +343,82 @@ def test_another_owner_of_an_open_stream_is_loud(in_world):
         await world.directories[0].withdraw()
         with pytest.raises(StreamOwnerChanged, match=id_text(world.identities[1].peer_id)):
             await reader.roots("asdi")
+
+    in_world(scenario)
+
+
+def test_several_owners_at_first_sight_are_loud_and_nobodys_root_is_offered(in_world):
+    async def scenario(world):
+        reader = world.directories[5]
+        await world.publish(0, role=Role.ROOT, level=0)
+        await world.publish(1, role=Role.ROOT, level=0)
+        await world.publish(2)
+        with pytest.raises(SeveralOwners) as caught:
+            await reader.roots("asdi")
+        assert set(caught.value.owners) == world.ids(0, 1)
+        assert peer_ids(await reader.candidates("asdi")) == world.ids(2)
+        assert peer_ids(await reader.claimed_roots("asdi")) == world.ids(0, 1)
+        seen: list[Snapshot] = []
+        watch = world.directories[6].watch("asdi", seen.append)
+        await asyncio.sleep(5.0)
+        watch.close()
+        assert isinstance(seen[-1].problem, SeveralOwners)
+        await world.directories[1].withdraw()
+        assert peer_ids(await reader.roots("asdi")) == world.ids(0)
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3])
+def test_a_cancelled_publication_that_is_withdrawn_leaves_no_record(in_world, after):
+    async def scenario(world):
+        publishing = asyncio.ensure_future(world.publish(1, role=Role.ROOT, level=0))
+        await asyncio.sleep(after)
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        await world.directories[1].withdraw("asdi")
+        for pause in (0.0, 2.0, 70.0):
+            await asyncio.sleep(pause)
+            assert await world.directories[5].claimed_roots("asdi") == []
+            assert await world.directories[6].candidates("asdi") == []
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1])
+def test_a_cancelled_withdrawal_can_be_repeated(in_world, after):
+    async def scenario(world):
+        await world.publish(1, role=Role.ROOT, level=0)
+        withdrawing = asyncio.ensure_future(world.directories[1].withdraw())
+        await asyncio.sleep(after)
+        withdrawing.cancel()
+        await asyncio.gather(withdrawing, return_exceptions=True)
+        await world.directories[1].withdraw()
+        assert await world.directories[5].claimed_roots("asdi") == []
+        assert await world.directories[6].candidates("asdi") == []
+
+    in_world(scenario)
+
+
+def test_a_withdrawal_does_not_wait_for_a_publication_under_way(in_world):
+    async def scenario(world):
+        for number in (0, 2, 3, 4):
+            world.crash(number)  # a publication now waits for the timeouts of the dead
+        publishing = asyncio.ensure_future(world.publish(1, role=Role.ROOT, level=0))
+        await asyncio.sleep(0.2)
+        await world.directories[1].withdraw()
+        assert publishing.done()
+        await asyncio.sleep(3.0)
+        assert await world.directories[5].claimed_roots("asdi") == []
+
+    in_world(scenario)
+
+
+def test_what_is_published_after_a_withdrawal_is_seen(in_world):
+    async def scenario(world):
+        await world.publish(1)
+        await asyncio.gather(world.directories[1].withdraw(), world.publish(1, level=800))
+        assert [record.level for record in await world.directories[5].candidates("asdi")] == [800]
 
     in_world(scenario)
 

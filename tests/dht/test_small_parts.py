@@ -10,7 +10,7 @@ import pytest
 from dht.addresses import canonical, decode_address_untrusted, encode_address, parse_endpoint, source_group
 from dht.config import NodeConfig
 from dht.contacts import MAX_REMEMBERED, load_contacts, save_contacts
-from dht.errors import PinsError, StreamOwnerChanged
+from dht.errors import PinsError, SeveralOwners, StreamOwnerChanged
 from dht.identity import id_text
 from dht.keys import (
     MAX_LEVEL_BUCKET,
@@ -212,12 +212,35 @@ def test_another_owner_is_loud_and_says_how_to_accept_it(tmp_path):
     assert Pins(path).trusted("asdi", [root(2)]) == [root(2)]
 
 
-def test_of_several_owners_at_first_sight_the_one_with_most_roots_is_pinned():
-    pins = Pins()
-    assert pins.trusted("asdi", [root(1), root(2, owner=9), root(3, owner=9)]) == [
-        root(2, owner=9),
-        root(3, owner=9),
-    ]
+def test_two_free_records_of_another_owner_do_not_capture_an_open_name(tmp_path):
+    path = tmp_path / "pins.json"
+    seen = [root(1), root(2, owner=9), root(3, owner=9)]
+    pins = Pins(path)
+    with pytest.raises(SeveralOwners) as caught:
+        pins.trusted("asdi", seen)
+    told = str(caught.value)
+    assert set(caught.value.owners) == {identity(1).peer_id, identity(9).peer_id}
+    assert all(id_text(owner) in told for owner in caught.value.owners)
+    assert "--owner-id" in told
+    assert f"python -m dht pin asdi FINGERPRINT --pins {path}" in told
+    assert Pins(path).owner("asdi") is None
+    pins.choose("asdi", identity(1).peer_id)
+    assert pins.trusted("asdi", seen) == [root(1)]
+    assert Pins(path).trusted("asdi", seen) == [root(1)]
+
+
+def test_a_crowd_of_owners_does_not_make_the_sentence_long():
+    with pytest.raises(SeveralOwners) as caught:
+        Pins().trusted("asdi", [root(number) for number in range(1, 61)])
+    assert len(caught.value.owners) == 60
+    assert "and 52 more" in str(caught.value)
+
+
+def test_an_owner_that_the_name_contradicts_is_not_chosen():
+    stream = f"asdi.{identity(9).fingerprint}"
+    Pins().choose(stream, identity(9).peer_id)
+    with pytest.raises(ValueError, match="names another owner"):
+        Pins().choose(stream, identity(1).peer_id)
 
 
 def test_nothing_is_pinned_for_a_name_that_names_its_owner():
