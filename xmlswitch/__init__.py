@@ -14,6 +14,7 @@ from __future__ import annotations
 from xmlswitch.algebra import covers, disjoin
 from xmlswitch.document import parse_document
 from xmlswitch.errors import (
+    LocalQueryError,
     MalformedDocument,
     MalformedQuery,
     QueryError,
@@ -37,6 +38,7 @@ __all__ = [
     "DocumentLimits",
     "Explanation",
     "IndexLimits",
+    "LocalQueryError",
     "MalformedDocument",
     "MalformedQuery",
     "Profile",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xmlswitch.atoms import Atom, Column, Conjunction, Linear, Test
-from xmlswitch.canonical import flattened, joined, write
+from xmlswitch.canonical import joined, write
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.query import Query
-from xmlswitch.syntax import FALSE, TRUE, Expr, Literal, Number, Path, Step
+from xmlswitch.syntax import FALSE, TRUE, Expr, Literal, Number, Path, Step, flattened
 
 MAX_DISJUNCTION_CHARS = 2048  # a query travels in join messages of one datagram
 MAX_PAIRS = 40_000  # comparisons that one disjoin may make before it stops looking for savings

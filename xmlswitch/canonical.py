@@ -15,6 +15,7 @@ from xmlswitch.numerals import to_number, to_string
 from xmlswitch.syntax import (
     ANY_DEEPER,
     ARITHMETIC,
+    ASSOCIATIVE,
     BOOLEAN,
     COMPARISONS,
     CONTEXT,
@@ -35,6 +36,9 @@ from xmlswitch.syntax import (
     Number,
     Path,
     Step,
+    all_parts,
+    balanced,
+    flattened,
     is_positional,
     type_of,
 )
@@ -86,13 +90,6 @@ def _truth(expr: Expr, at_root: bool) -> Expr:
     return expr
 
 
-def flattened(expr: Expr, op: str) -> list[Expr]:
-    """The operands of a chain of one operator."""
-    if isinstance(expr, Binary) and expr.op == op:
-        return flattened(expr.left, op) + flattened(expr.right, op)
-    return [expr]
-
-
 def _junction(expr: Binary, at_root: bool) -> Expr:
     parts = [part for side in flattened(expr, expr.op) for part in flattened(_truth(side, at_root), expr.op)]
     return _joined(expr.op, parts)
@@ -110,10 +107,7 @@ def joined(op: str, parts: list[Expr]) -> Expr | None:
     if len(parts) == 1:
         return parts[0]
     ordered = {write(part): part for part in parts}
-    result: Expr | None = None
-    for _, part in sorted(ordered.items()):
-        result = part if result is None else Binary(op, result, part)
-    return result
+    return balanced(op, [part for _, part in sorted(ordered.items())]) if ordered else None
 
 
 def _value(expr: Expr, at_root: bool) -> Expr:
@@ -125,7 +119,9 @@ def _value(expr: Expr, at_root: bool) -> Expr:
     if isinstance(expr, Call):
         return _call(expr, at_root)
     if isinstance(expr, Negate):
-        return Negate(_as_number(expr.operand, at_root))
+        operand = _as_number(expr.operand, at_root)
+        # A negative literal is a literal. Not -0, which prints as 0 and divides otherwise.
+        return Number(-operand.value) if isinstance(operand, Number) and operand.value else Negate(operand)
     if isinstance(expr, Filter):
         primary = _value(expr.primary, at_root)
         predicates = _predicates(expr.predicates)
@@ -135,9 +131,16 @@ def _value(expr: Expr, at_root: bool) -> Expr:
     if expr.op in COMPARISONS:
         return _comparison(expr, at_root)
     if expr.op in ARITHMETIC:
-        return Binary(expr.op, _as_number(expr.left, at_root), _as_number(expr.right, at_root))
+        left, right = _as_number(expr.left, at_root), _as_number(expr.right, at_root)
+        if expr.op == "div" and left == Number(1.0) and isinstance(right, Number) and _is_plus_zero(right.value):
+            return Number(math.inf)  # as infinity is written
+        return Binary(expr.op, left, right)
     union = joined("|", [_value(part, at_root) for part in flattened(expr, "|")])
     return cast("Expr", union)
+
+
+def _is_plus_zero(value: float) -> bool:
+    return value == 0 and math.copysign(1.0, value) > 0
 
 
 def _comparison(expr: Binary, at_root: bool) -> Expr:
@@ -278,7 +281,7 @@ class _Writer:
         if isinstance(expr, Literal):
             return f'"{expr.value}"' if '"' not in expr.value else f"'{expr.value}'"
         if isinstance(expr, Number):
-            return to_string(expr.value) if math.isfinite(expr.value) else "(1 div 0)"
+            return self.number(expr.value)
         if isinstance(expr, Call):
             return f"{expr.name}({', '.join(map(self.expr, expr.args))})"
         if isinstance(expr, Negate):
@@ -287,7 +290,14 @@ class _Writer:
         if isinstance(expr, Filter):
             return f"({self.expr(expr.primary)}){self.predicates(expr.predicates)}"
         strength = _STRENGTH[expr.op]
-        return f"{self.operand(expr.left, strength)} {expr.op} {self.operand(expr.right, strength + 1)}"
+        same = expr.op in ASSOCIATIVE and isinstance(expr.right, Binary) and expr.right.op == expr.op
+        right = self.operand(expr.right, strength if same else strength + 1)
+        return f"{self.operand(expr.left, strength)} {expr.op} {right}"
+
+    def number(self, value: float) -> str:
+        if value < 0:
+            return f"(-{self.number(-value)})"
+        return to_string(value) if math.isfinite(value) else "(1 div 0)"
 
     def operand(self, expr: Expr, strength: int) -> str:
         text = self.expr(expr)
@@ -331,29 +341,10 @@ class _Writer:
 
 def namespaces_of(expr: Expr) -> set[str]:
     """The namespaces that a query names."""
-    found: set[str] = set()
-    _collect(expr, found)
-    return found
-
-
-def _collect(expr: Expr, found: set[str]) -> None:
-    if isinstance(expr, Path):
-        if not isinstance(expr.start, str):
-            _collect(expr.start, found)
-        for step in expr.steps:
-            if step.test[:1] == "{":
-                found.add(step.test[1:].partition("}")[0])
-            for predicate in step.predicates:
-                _collect(predicate, found)
-    elif isinstance(expr, Call):
-        for arg in expr.args:
-            _collect(arg, found)
-    elif isinstance(expr, Binary):
-        _collect(expr.left, found)
-        _collect(expr.right, found)
-    elif isinstance(expr, Negate):
-        _collect(expr.operand, found)
-    elif isinstance(expr, Filter):
-        _collect(expr.primary, found)
-        for predicate in expr.predicates:
-            _collect(predicate, found)
+    return {
+        step.test[1:].partition("}")[0]
+        for part in all_parts(expr)
+        if isinstance(part, Path)
+        for step in part.steps
+        if step.test[:1] == "{"
+    }

@@ -27,6 +27,10 @@ class UnsupportedQueryError(QueryError):
     """A well-formed expression that a switch won't take: it reaches outside the packet, or binds what nobody bound."""
 
 
+class LocalQueryError(UnsupportedQueryError, ValueError):
+    """A query that is evaluated where it was written and is never sent: send `Query.need()`."""
+
+
 class QueryTooExpensiveError(QueryError):
     """Longer, deeper or costlier than the limits allow."""
 

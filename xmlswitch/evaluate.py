@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from lxml import etree
 
+from xmlswitch.caches import ByteCache
 from xmlswitch.canonical import _Writer
-from xmlswitch.limits import INDEX_LIMITS
+from xmlswitch.errors import QueryTooExpensiveError
+from xmlswitch.limits import INDEX_LIMITS, QUERY_LIMITS
 from xmlswitch.numerals import NAN, round_half_up, to_number, to_string
 from xmlswitch.syntax import (
     ARITHMETIC,
@@ -66,8 +67,10 @@ class Evaluator:
 
     __slots__ = ("namespaces", "safe", "text")
 
-    def __init__(self, expr: Expr, prefixes: Mapping[str, str]) -> None:
-        writer = _SafeWriter(prefixes)
+    def __init__(
+        self, expr: Expr, prefixes: Mapping[str, str], max_chars: int = QUERY_LIMITS.max_evaluator_chars
+    ) -> None:
+        writer = _SafeWriter(prefixes, max_chars)
         self.text = f"boolean({writer.expr(expr)})"
         self.safe = not writer.extended
         self.namespaces = tuple(sorted((prefix, uri) for uri, prefix in prefixes.items() if prefix != "xml"))
@@ -75,33 +78,57 @@ class Evaluator:
     def holds(self, root: Any) -> bool:
         return bool(_compiled(self.text, self.namespaces, self.safe)(root))
 
+    def compile(self) -> None:
+        """Have libxml2 read it now: `etree.XPathSyntaxError` for what it can't read."""
+        _compiled(self.text, self.namespaces, self.safe)
 
-@lru_cache(maxsize=INDEX_LIMITS.max_compiled)
+
+_COMPILED: ByteCache[tuple[str, tuple[tuple[str, str], ...], bool], Any] = ByteCache(INDEX_LIMITS.max_compiled_bytes)
+_COMPILED_BASE, _COMPILED_CHAR = 4096, 24  # bytes that libxml2 and lxml keep for an expression, measured
+
+
 def _compiled(text: str, namespaces: tuple[tuple[str, str], ...], safe: bool) -> Any:
-    bound = dict(namespaces)
-    if safe:
-        return etree.XPath(text, namespaces=bound or None, smart_strings=False)
-    bound[_PREFIX] = _OURS
-    return etree.XPath(text, namespaces=bound, extensions=_EXTENSIONS, smart_strings=False)
+    key = text, namespaces, safe
+    found = _COMPILED.get(key)
+    if found is None:
+        bound = dict(namespaces)
+        if safe:
+            found = etree.XPath(text, namespaces=bound or None, smart_strings=False)
+        else:
+            bound[_PREFIX] = _OURS
+            found = etree.XPath(text, namespaces=bound, extensions=_EXTENSIONS, smart_strings=False)
+        _COMPILED.put(key, found, _COMPILED_BASE + _COMPILED_CHAR * len(text))
+    return found
 
 
 class _SafeWriter(_Writer):
-    """Writes for libxml2: conversions and number printing become calls of our own functions."""
+    """Writes for libxml2: conversions and number printing become calls of our own functions.
 
-    def __init__(self, prefixes: Mapping[str, str]) -> None:
+    Some operands must be written twice, inside each other again and again: what would be too long is not finished.
+    """
+
+    def __init__(self, prefixes: Mapping[str, str], max_chars: int) -> None:
         super().__init__(prefixes)
         self.extended = False
+        self.max_chars = max_chars
 
     def ours(self, name: str, *args: str) -> str:
         self.extended = True
         return f"{_PREFIX}:{name}({', '.join(args)})"
 
     def expr(self, expr: Expr) -> str:
-        if isinstance(expr, Number):
-            text = super().expr(expr)
-            if text[0] == "(":
-                return text
-            return text if text.isdigit() and len(text) <= _EXACT_DIGITS else self.ours("number", f'"{text}"')
+        text = self.written(expr)
+        if len(text) > self.max_chars:
+            raise QueryTooExpensiveError(f"the query is more than {self.max_chars} characters when it is evaluated")
+        return text
+
+    def number(self, value: float) -> str:
+        text = super().number(value)
+        if text[0] == "(":  # negative, or infinite
+            return text
+        return text if text.isdigit() and len(text) <= _EXACT_DIGITS else self.ours("number", f'"{text}"')
+
+    def written(self, expr: Expr) -> str:
         if isinstance(expr, Negate):
             return f"(-{self.as_number(expr.operand)})"
         if isinstance(expr, Call):
@@ -162,7 +189,8 @@ class _SafeWriter(_Writer):
         text = self.expr(expr)
         if not may_reach_document(expr):
             return text, "false()"
-        return text, f"concat(substring('d', 1, count({text}) - count(({text})[parent::node()])), string(/))"
+        # The document is the one node without a parent.
+        return text, f"concat(substring('d', 1, number(boolean(({text})[not(parent::node())]))), string(/))"
 
 
 def may_reach_document(expr: Expr) -> bool:

@@ -23,6 +23,9 @@ class QueryLimits:
     max_chars: int = 8192
     max_nesting: int = 48  # parentheses, predicates and function calls inside each other
     max_nodes: int = 2000  # of the syntax tree
+    max_chain: int = 64  # arithmetic or comparisons in a row: each is one level deeper. `and`, `or`, `|` are not
+    max_depth: int = 128  # of the syntax tree: everything recurses on it, and Python's stack has 1,000 levels
+    max_evaluator_chars: int = 1 << 16  # of what libxml2 gets to compile, which is longer than the query
     max_conjunctions: int = 32  # of the disjunctive form in the index; a query with more is checked by evaluation
     max_literals: int = 48  # in one conjunction of the index
     max_cost_degree: int = 3  # nested walks over the whole document, as in //a[//b[//c]]
@@ -38,7 +41,7 @@ class IndexLimits:
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed
     max_value_memo: int = 8192  # texts of one column whose meaning is remembered
-    max_compiled: int = 20_000  # compiled XPath expressions
+    max_compiled_bytes: int = 32 << 20  # compiled XPath expressions, of all switches of the process together
 
 
 DOCUMENT_LIMITS = DocumentLimits()

@@ -13,6 +13,7 @@ from xmlswitch.lexer import Token, tokens
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.syntax import (
     ANY_DEEPER,
+    ASSOCIATIVE,
     AXES,
     FUNCTIONS,
     HERE,
@@ -28,6 +29,8 @@ from xmlswitch.syntax import (
     Number,
     Path,
     Step,
+    balanced,
+    depth_of,
     type_of,
 )
 
@@ -40,8 +43,6 @@ class UnknownFunctionError(QuerySyntaxError):
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str], limits: QueryLimits = QUERY_LIMITS) -> Expr:
-    if len(text) > limits.max_chars:
-        raise QueryTooExpensiveError(f"a query of {len(text)} characters, at most {limits.max_chars} are taken")
     return _Parser(text, namespaces, limits).parse()
 
 
@@ -60,6 +61,8 @@ class _Parser:
         token = self.tokens[self.at]
         if token.kind != "end":
             raise self.unexpected("an operator or the end of the query")
+        if depth_of(expr) > self.limits.max_depth:
+            raise QueryTooExpensiveError(f"operators nested more than {self.limits.max_depth} deep", self.text)
         return expr
 
     # --- operators ---
@@ -77,6 +80,7 @@ class _Parser:
     def binary(self, level: int) -> Expr:
         """Precedence climbing: one call for a plain operand, where a function a level would make eight."""
         left = self.unary()
+        links = 0
         while True:
             token = self.tokens[self.at]
             if token.kind != "operator":
@@ -86,7 +90,23 @@ class _Parser:
                 return left
             self.at += 1
             self.count(token)
+            if token.text in ASSOCIATIVE:
+                left = self.chain(token.text, left, strength)
+                continue
+            links += 1
+            if links > self.limits.max_chain:
+                reason = f"more than {self.limits.max_chain} operators in one chain"
+                raise QueryTooExpensiveError(reason, self.text, token.position)
             left = Binary(token.text, left, self.binary(strength + 1))
+
+    def chain(self, op: str, first: Expr, strength: int) -> Expr:
+        """All operands of `and` or `or`, the first operator read already, as one flat tree."""
+        parts = [first, self.binary(strength + 1)]
+        while (token := self.tokens[self.at]).kind == "operator" and token.text == op:
+            self.at += 1
+            self.count(token)
+            parts.append(self.binary(strength + 1))
+        return balanced(op, parts)
 
     def unary(self) -> Expr:
         signs = 0
@@ -101,16 +121,18 @@ class _Parser:
         return expr
 
     def union(self) -> Expr:
-        left = self.path()
+        first = self.path()
+        if self.tokens[self.at].text != "|" or self.tokens[self.at].kind != "operator":
+            return first
+        self.require_nodes(first, self.tokens[self.at], "'|'")
+        parts = [first]
         while self.tokens[self.at].text == "|" and self.tokens[self.at].kind == "operator":
-            self.require_nodes(left, self.tokens[self.at], "'|'")
             bar = self.tokens[self.at]
             self.at += 1
-            right = self.path()
-            self.require_nodes(right, bar, "'|'")
+            parts.append(self.path())
+            self.require_nodes(parts[-1], bar, "'|'")
             self.count(bar)
-            left = Binary("|", left, right)
-        return left
+        return balanced("|", parts)
 
     # --- paths ---
 
@@ -155,6 +177,7 @@ class _Parser:
                 return
             self.at += 1
             if token.text == "//":
+                self.count(token)
                 steps.append(ANY_DEEPER)
             steps.append(self.step())
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xmlswitch.atoms import ALWAYS, TEXT, UNKNOWN, Atom, Column, Conjunction, Linear, Link, Test, holds_on_absent
-from xmlswitch.canonical import flattened
 from xmlswitch.numerals import to_number
 from xmlswitch.syntax import (
     ANY_DEEPER,
@@ -38,6 +37,7 @@ from xmlswitch.syntax import (
     Number,
     Path,
     Step,
+    flattened,
     is_positional,
     type_of,
 )
@@ -121,8 +121,8 @@ class _Planner:
                 for a in found
                 for b in part
             ]
-        if any(len(conjunction.literals) > self.limits.max_literals for conjunction in found):
-            return self.unknown(f"more than {self.limits.max_literals} conditions together")
+            if any(len(conjunction.literals) > self.limits.max_literals for conjunction in found):
+                return self.unknown(f"more than {self.limits.max_literals} conditions together")
         return tuple(found)
 
     def branching(self, context: Linear | None, parts: list[Disjunction]) -> frozenset[Linear]:

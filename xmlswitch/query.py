@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from xmlswitch import admission
+from xmlswitch.admission import WIRE_VERSION, XPATH_1
 from xmlswitch.canonical import namespaces_of, normalise, write
 from xmlswitch.cost import Cost, cost_of
 from xmlswitch.document import parse_document
-from xmlswitch.errors import EvaluationCutOff, MalformedQuery, QuerySyntaxError, QueryTooExpensiveError
+from xmlswitch.errors import (
+    EvaluationCutOff,
+    LocalQueryError,
+    MalformedQuery,
+    QueryError,
+    QuerySyntaxError,
+    QueryTooExpensiveError,
+)
 from xmlswitch.evaluate import Evaluator
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
@@ -23,12 +32,11 @@ if TYPE_CHECKING:
     from xmlswitch.twigs import Twig
     from xmlswitch.xpath2 import Expression
 
-_WIRE_VERSION = 1
-_MAX_WIRE_BYTES = 32 * 1024
-_MAX_NAMESPACES = 64
 _NO_NAMESPACES: Mapping[str, str] = {}
 _PLAIN_PATH = re.compile(r"(?:/{1,2}(?:[A-Za-z_][A-Za-z_0-9.-]*|\*))+(?:/@[A-Za-z_][A-Za-z_0-9.-]*)?")
 _MAX_PLAIN = 256
+_SURELY_SHORT, _SURELY_FLAT = 512, 80  # characters of a canonical form, and of a text, that break no limit of parts
+_WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, measured: tree, plan, text for libxml2
 
 
 @lru_cache(maxsize=4096)
@@ -65,9 +73,32 @@ class Query:
         if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
             return cls._plain_path(text, limits)
         try:
-            return cls._from_expr(parse_xpath(text, bound, limits), limits, text)
+            return cls._parse_first_version(text, bound, limits)
         except QuerySyntaxError as error:
             return cls._parse_later_version(text, bound, limits, error)
+
+    @classmethod
+    def _parse_first_version(cls, text: str, namespaces: Mapping[str, str], limits: QueryLimits) -> Query:
+        if len(text) > limits.max_chars:
+            raise QueryTooExpensiveError(f"a query of {len(text)} characters, at most {limits.max_chars} are accepted")
+        admission.check_text(text)
+        admission.check_namespaces(namespaces)
+        query = cls._from_expr(parse_xpath(text, namespaces, limits), limits, text)
+        if query.canonical != text and (len(query.canonical) > _SURELY_SHORT or len(text) > _SURELY_FLAT):
+            cls._check_canonical(query, limits)
+        admission.check_evaluation(query, always=False)
+        return query
+
+    @staticmethod
+    def _check_canonical(query: Query, limits: QueryLimits) -> None:
+        """The canonical text is what other peers read: it must be within the limits too, and it can be the longer."""
+        if len(query.canonical) > limits.max_chars:
+            reason = f"{len(query.canonical)} characters in canonical form, at most {limits.max_chars} are accepted"
+            raise QueryTooExpensiveError(reason, query.text)
+        try:
+            parse_xpath(query.canonical, query.namespaces, limits)
+        except QueryTooExpensiveError as error:
+            raise QueryTooExpensiveError(f"in canonical form: {error.reason}", query.text) from None
 
     @classmethod
     def _plain_path(cls, text: str, limits: QueryLimits) -> Query:
@@ -76,7 +107,7 @@ class Query:
         query.expr = Path(ROOT, tuple([_step(name) if name else ANY_DEEPER for name in text.split("/")[1:]]))
         query.canonical = query.text = text
         query.namespaces = _NO_NAMESPACES
-        query.version = "1.0"
+        query.version = XPATH_1
         query.limits = limits
         query._hash = hash((text, ()))
         return query
@@ -95,7 +126,7 @@ class Query:
             {prefix: uri for uri, prefix in prefixes.items() if prefix != "xml"} if prefixes else _NO_NAMESPACES
         )
         query.text = query.canonical if text is None else text
-        query.version = "1.0"
+        query.version = XPATH_1
         query.limits = limits
         query._hash = hash((query.canonical, tuple(prefixes)))
         if query.cost.degree > limits.max_cost_degree:
@@ -133,6 +164,23 @@ class Query:
     def matches_nothing(self) -> bool:
         return self.expr == FALSE
 
+    @property
+    def is_xpath1(self) -> bool:
+        """Whether it is XPath 1.0; if not, only its own subscriber evaluates it."""
+        return self.expr is not None
+
+    @cached_property
+    def travels(self) -> bool:
+        """Whether other peers accept it: XPath 1.0 without the namespace axis. If not, they get `need()`."""
+        return self.expr is not None and not (
+            "namespace" in self.canonical and admission.uses_namespace_axis(self.expr)
+        )
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory with all that is derived from it, for caches of queries."""
+        return _WEIGHT + _WEIGHT_OF_CHAR * len(self.canonical) + sum(map(len, self.namespaces.values()))
+
     @cached_property
     def later(self) -> Expression | None:
         """The elementpath expression of an XPath 2.0+ query, None for XPath 1.0."""
@@ -147,7 +195,7 @@ class Query:
         if self.expr is None:
             raise TypeError("an XPath 2.0+ query is evaluated by elementpath")
         prefixes = {uri: prefix for prefix, uri in self.namespaces.items()}
-        return Evaluator(self.expr, prefixes | {XML_NAMESPACE: "xml"})
+        return Evaluator(self.expr, prefixes | {XML_NAMESPACE: "xml"}, self.limits.max_evaluator_chars)
 
     @cached_property
     def plan(self) -> Plan:
@@ -199,22 +247,24 @@ class Query:
     # --- the wire ---
 
     def encode(self) -> bytes:
-        return bytes(msgpack.packb([_WIRE_VERSION, self.version, self.canonical, dict(self.namespaces)]))
+        """The query for the network, which carries XPath 1.0 only: `LocalQueryError` for what only `need()` may say."""
+        if not self.travels:
+            what = f"XPath {self.version}" if self.expr is None else "the namespace axis"
+            raise LocalQueryError(f"{what} is not sent to other peers; send need() and filter what comes", self.text)
+        return bytes(msgpack.packb([WIRE_VERSION, self.version, self.canonical, dict(self.namespaces)]))
 
     @classmethod
     def decode_untrusted(cls, data: bytes, *, limits: QueryLimits = QUERY_LIMITS) -> Query:
-        """The query that `encode` wrote; `MalformedQuery` for any other bytes, `QueryError` for a query we refuse."""
-        if len(data) > _MAX_WIRE_BYTES:
-            raise MalformedQuery(f"{len(data)} bytes, at most {_MAX_WIRE_BYTES} are taken")
+        """The query that `encode` wrote; `MalformedQuery` for any other bytes, `QueryError` for a query we refuse.
+
+        Whatever the bytes are, it takes bounded time and memory; what it returns compiles, encodes and never raises.
+        """
+        text, namespaces = admission.read_wire(data)
         try:
-            fields = msgpack.unpackb(data, raw=False, strict_map_key=True)
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise MalformedQuery(f"not msgpack: {error}") from None
-        if not isinstance(fields, list) or len(fields) < 4 or fields[0] != _WIRE_VERSION:
-            raise MalformedQuery("not an encoded query of a version we know")
-        text, namespaces = fields[2], fields[3]
-        if not isinstance(text, str) or not isinstance(namespaces, dict) or len(namespaces) > _MAX_NAMESPACES:
-            raise MalformedQuery("not an encoded query")
-        if not all(isinstance(item, str) for pair in namespaces.items() for item in pair):
-            raise MalformedQuery("a namespace binding is not text")
-        return cls.parse(text, namespaces, limits=limits)
+            if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
+                return cls._plain_path(text, limits)
+            return admission.admit(cls._parse_first_version(text, namespaces, limits))
+        except QueryError:
+            raise
+        except Exception as error:  # a stranger must not find the one text that we did not think of
+            raise MalformedQuery(f"the query can't be read: {type(error).__name__}: {error}") from None

@@ -6,6 +6,7 @@ Names are kept expanded, `{uri}local`; `*` is any name and `{uri}*` any name of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 NODES, STRING, NUMBER, BOOLEAN = "node-set", "string", "number", "boolean"
@@ -65,6 +66,7 @@ COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 RELATIONAL = frozenset({"<", "<=", ">", ">="})
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 ARITHMETIC = frozenset({"+", "-", "*", "div", "mod"})
+ASSOCIATIVE = frozenset({"and", "or", "|"})  # chains of these are balanced trees: their depth is a logarithm
 
 AXES = frozenset(
     [
@@ -133,6 +135,59 @@ def type_of(expr: Expr) -> str:
     if expr.op in ARITHMETIC:
         return NUMBER
     return NODES if expr.op == "|" else BOOLEAN
+
+
+def balanced(op: str, parts: list[Expr]) -> Expr:
+    """One expression for a chain of an associative operator, no deeper than it must be: everything recurses on it."""
+    while len(parts) > 1:
+        pairs = [Binary(op, parts[at], parts[at + 1]) for at in range(0, len(parts) - 1, 2)]
+        parts = [*pairs, parts[-1]] if len(parts) % 2 else [*pairs]
+    return parts[0]
+
+
+def flattened(expr: Expr, op: str) -> list[Expr]:
+    """The operands of a chain of one operator, in order."""
+    found: list[Expr] = []
+    left = [expr]
+    while left:
+        part = left.pop()
+        if isinstance(part, Binary) and part.op == op:
+            left += (part.right, part.left)
+        else:
+            found.append(part)
+    return found
+
+
+def parts_of(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions right below an expression, those of predicates too."""
+    if isinstance(expr, Binary):
+        return expr.left, expr.right
+    if isinstance(expr, Path):
+        inside = tuple(predicate for step in expr.steps for predicate in step.predicates)
+        return inside if isinstance(expr.start, str) else (expr.start, *inside)
+    if isinstance(expr, Call):
+        return expr.args
+    if isinstance(expr, Filter):
+        return expr.primary, *expr.predicates
+    return (expr.operand,) if isinstance(expr, Negate) else ()
+
+
+def all_parts(expr: Expr) -> Iterator[Expr]:
+    """The expression and every expression in it, without recursion."""
+    left = [expr]
+    while left:
+        part = left.pop()
+        yield part
+        left += parts_of(part)
+
+
+def depth_of(expr: Expr) -> int:
+    """How many expressions lie inside each other."""
+    depth, level = 0, [expr]
+    while level:
+        depth += 1
+        level = [part for above in level for part in parts_of(above)]
+    return depth
 
 
 def is_positional(predicate: Expr) -> bool:

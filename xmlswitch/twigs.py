@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xmlswitch.atoms import TEXT, Column, Linear, Link, Test
-from xmlswitch.canonical import flattened
 from xmlswitch.numerals import to_number
 from xmlswitch.plan import CHAINS, constant, down, is_constant
 from xmlswitch.syntax import (
@@ -29,6 +28,7 @@ from xmlswitch.syntax import (
     Number,
     Path,
     Step,
+    flattened,
     is_positional,
     type_of,
 )
