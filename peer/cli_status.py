@@ -30,7 +30,7 @@ def status(settings: Settings) -> int:
                 await trio.sleep(settings["interval"])
         if not view.peers:
             raise CliError(f"the DHT knows no peer of {settings['roots_key']}", ExitCode.STREAM_UNAVAILABLE)
-        return ExitCode.NOT_ALL if view.lacking else ExitCode.OK
+        return ExitCode.NOT_ALL if view.lacking or view.silent_roots else ExitCode.OK
 
     return run(settings, command)
 
@@ -68,6 +68,7 @@ def as_dict(view: MeshView) -> dict[str, Any]:
         "stream": view.stream,
         "whole": view.is_whole,
         "roots": len(view.roots()),
+        "silent_roots": len(view.silent_roots),
         "lacking": len(view.lacking),
         "peers": [_peer_dict(peer) for peer in _ordered(view)],
     }
@@ -119,9 +120,10 @@ def as_tree(view: MeshView) -> str:
         nearest = min(known, key=lambda parent: (parent.level or 0, parent.peer_id), default=None)
         below.setdefault(nearest.peer_id if nearest is not None and peer.role != "root" else None, []).append(peer)
     lacking = len(view.lacking)
-    roots = len(view.roots())
+    roots, silent = len(view.roots()), len(view.silent_roots)
     lines = [
-        f"{view.stream}: {_count(len(view.peers), 'peer')}, {_count(roots, 'root')}, "
+        f"{view.stream}: {_count(len(view.peers), 'peer')}, {_count(roots, 'root')}"
+        + (f" of which {silent} {'does' if silent == 1 else 'do'} not answer, " if silent else ", ")
         + (f"{lacking} with fewer parents than wanted" if lacking else "every peer has the parents it wants")
     ]
     placed: set[bytes] = set()
@@ -151,7 +153,7 @@ def _line(peer: PeerView) -> str:
     if peer.capacity:
         words.append(f"children {_shown(peer.children_held)}/{peer.capacity}")
     if peer.query:
-        words.append(f"query {peer.query}")
+        words.append(f"query {_printable(peer.query)}")
     if peer.age is not None:
         words.append(f"{peer.age:.0f} s old")
     if not peer.answered:
@@ -184,6 +186,11 @@ def _name(peer_id: bytes) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _printable(text: str) -> str:
+    """A stranger's text for a terminal: characters that would steer it are written as escapes."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _shown(value: int | None) -> str:

@@ -42,6 +42,9 @@ Address = tuple[str, int]
 MAX_PEERS = 10_000
 """A crawl ends there, and says so."""
 MAX_AT_ONCE = 32
+MAX_SILENT = 1_024
+"""Peers that were named and don't answer; each costs a second of one visitor. Whoever names more than that is lying, or
+half of the mesh has just died: the crawl ends, and says that it did not see everybody."""
 ANSWER_TIMEOUT = 1.0
 FRUITLESS_TRIES = 16
 """An answer names up to 16 children, chosen at random: who has more is asked again, until all are known or so many
@@ -85,10 +88,15 @@ class MeshView:
     stream: str
     peers: dict[bytes, PeerView]
     is_whole: bool = True
-    """False when there were more than MAX_PEERS."""
+    """False when there were more than MAX_PEERS, or more than MAX_SILENT that don't answer."""
 
     def roots(self) -> list[PeerView]:
         return [peer for peer in self.peers.values() if peer.role == "root"]
+
+    @property
+    def silent_roots(self) -> list[PeerView]:
+        """Listed as roots, and do not answer: dead, or never there. Newcomers try them before the others."""
+        return [peer for peer in self.roots() if not peer.answered]
 
     @property
     def lacking(self) -> list[PeerView]:
@@ -114,6 +122,9 @@ class Crawler:
             self._meet(view, queue, bytes(record.peer_id), record.addresses[0])
             _note_record(view.peers[bytes(record.peer_id)], record)
         while queue:
+            if sum(not peer.answered for peer in view.peers.values()) - len(queue) > MAX_SILENT:
+                view.is_whole = False
+                break
             batch, queue[:] = queue[:MAX_AT_ONCE], queue[MAX_AT_ONCE:]
             async with trio.open_nursery() as nursery:
                 for peer in batch:

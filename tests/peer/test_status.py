@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ from peer.messages import (
     WantsRequest,
 )
 from peer.queries import token_of
-from peer.status_crawl import Crawler
+from peer.status_crawl import MAX_AT_ONCE, MAX_SILENT, Crawler, MeshView, PeerView
 from xmlswitch import Query
 
 CHILDREN = 64
@@ -117,3 +118,39 @@ async def test_a_peer_that_hides_children_is_not_asked_for_ever():
     view = await crawler.look("s")
     assert len(view.peers) == 1
     assert sum(isinstance(request, ChildrenRequest) for request in crawler.asked) < 20
+
+
+def test_a_root_that_does_not_answer_is_named_in_the_first_line():
+    """A dead root's record displaced the real one for minutes, and status called everything fine."""
+    roots = [PeerView(peer_id(n), address(n), role="root", level=0, answered=n == 0) for n in range(3)]
+    view = MeshView("s", {root.peer_id: root for root in roots})
+    assert as_tree(view).startswith("s: 3 peers, 3 roots of which 2 do not answer, ")
+    assert as_dict(view)["silent_roots"] == 2
+
+
+def test_a_strangers_query_does_not_steer_the_terminal():
+    peer = PeerView(peer_id(1), address(1), role="router", query="/a = '\x1b[2J\x9b2J\u202e'", answered=True)
+    text = as_tree(MeshView("s", {peer.peer_id: peer}))
+    assert r"/a = '\x1b[2J\x9b2J\u202e'" in text
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+async def test_a_peer_that_invents_children_does_not_keep_the_crawl_for_minutes():
+    crawler = Answering(1)
+    invented = iter(range(1_000, 1_000_000))
+
+    async def ask(at, request):
+        crawler.asked.append(request)
+        if at != address(0):
+            return None
+        if isinstance(request, StatusRequest):
+            return State(peer_id(0), 0, 0, 255, True, 0, 0, 60_000, 60_000)
+        if isinstance(request, ChildrenRequest):
+            return Peers(tuple(PeerAt(peer_id(n), address(n % 50_000), 5) for n in islice(invented, 16)))
+        return Peers(())
+
+    crawler._ask = ask
+    view = await crawler.look("s")
+    assert not view.is_whole
+    visited = sum(isinstance(request, StatusRequest) for request in crawler.asked)
+    assert visited <= MAX_SILENT + 2 * MAX_AT_ONCE
