@@ -51,6 +51,13 @@ class HoleClaim(NamedTuple):
 Claim = DataClaim | BytesClaim | EmptyClaim | HoleClaim
 
 
+class Paused(NamedTuple):
+    """Too much history for one turn: nothing to say yet, and the cursor stands where it left off."""
+
+
+PAUSED = Paused()
+
+
 class Cursor:
     __slots__ = ("_ordinal", "position", "prev")
 
@@ -67,8 +74,13 @@ class Cursor:
     def has_more(self, log: Log, limit: int) -> bool:
         return self.position < log.head and self.position < limit
 
-    def next_claim(self, log: Log, interest: Interest, *, limit: int, room: int, max_packets: int) -> Claim | None:
+    def next_claim(
+        self, log: Log, interest: Interest, *, limit: int, room: int, max_packets: int
+    ) -> Claim | Paused | None:
         """The claim that follows, moving past it; None when there is nothing new to say up to `limit`.
+
+        History is examined in slices (`log.history`). When one is used up and nothing was found, everything in (prev,
+        position] has been examined all the same, so that claims about it are true.
 
         `room` is how many bytes of entries fit a datagram: a single packet larger than that comes back alone.
         """
@@ -89,7 +101,10 @@ class Cursor:
         if interest.slot is None:
             packets = self._next_of_all(log, end, room, max_packets)
         else:
-            packets = self._next_wanted(log, interest, end, room, max_packets)
+            packets, paused_at = self._next_wanted(log, interest, end, room, max_packets)
+            if paused_at is not None and not packets:
+                self.position = max(position, paused_at)
+                return PAUSED
         if packets:
             self.position = self.prev = packets[-1][0]
             # A true claim may always be made narrower: 32 bits can't say one wider than a quarter of their space.
@@ -146,17 +161,29 @@ class Cursor:
 
     def _next_wanted(
         self, log: Log, interest: Interest, end: int, room: int, max_packets: int
-    ) -> list[tuple[int, bytes]]:
+    ) -> tuple[list[tuple[int, bytes]], int | None]:
+        """The packets, and, when the slice of history was used up, the AN of the last one that was examined."""
         packets: list[tuple[int, bytes]] = []
+        paused_at: int | None = None
         base, ans, payloads, _ = log.columns()
+        since = interest.since - base
         index = max(self._ordinal, log.first_ordinal) - base
         size = last_an = 0
         while index < len(ans):
             an = ans[index]
             if an > end:
                 break
-            # At or below the position: squelched ahead of the log, which has grown since.
-            if an > self.position and log.wanted(interest, base + index):
+            if index < since and an > self.position:
+                wanted = log.known_answer(interest, base + index)
+                if wanted is None:
+                    if not log.history.is_open:
+                        paused_at = ans[index - 1] if index else 0
+                        break
+                    wanted = log.ask(interest, base + index)
+            else:
+                # At or below the position: squelched ahead of the log, which has grown since.
+                wanted = an > self.position and log.wanted(interest, base + index)
+            if wanted:
                 payload = payloads[index]
                 size += ENTRY.size + len(payload)
                 if packets and (size > room or len(packets) >= max_packets or an - last_an > MAX_STEP):
@@ -165,4 +192,4 @@ class Cursor:
                 last_an = an
             index += 1
         self._ordinal = base + index
-        return packets
+        return packets, paused_at

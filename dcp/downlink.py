@@ -18,17 +18,20 @@ from collections import deque
 from collections.abc import Sequence
 
 from dcp import control, wire
+from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.control import Range
-from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
+from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim, Paused
 from dcp.link import Address, Link
 from dcp.log import Interest, Log
-from dcp.repairs import RecentRepairs, merged
+from dcp.repairs import RecentRepairs, RepairBudget, merged
 from dcp.rtt import Pace
 from dcp.serial import HALF, QUARTER
+from dcp.stats import DownlinkStatistics
 from dcp.window import Pacer, SendWindow
 
 MAX_REPAIRS = 256
+EPOCHS = 16
 MAX_OUTBOX = 64
 # Sent-at marks of the live cursor: what was sent less than a round trip ago is on its way, not lost.
 MAX_MARKS = 512
@@ -71,6 +74,13 @@ class Downlink(Link):
         """Its smallest lag since then."""
         self.outbox: deque[bytes] = deque()
         self._fragments: deque[bytes] = deque()
+        self.fragment_bytes = 0
+        """Of large packets, cut and waiting to go out."""
+        self.paused = False
+        """It waits for the next slice of history (`log.history`)."""
+        self.repair_budget = RepairBudget()
+        # A receiver can't use more than 16 epochs in their lifetime: twice that is no honest child's doing.
+        self.query_changes = Bucket(2 * EPOCHS / config.epoch_lifetime, EPOCHS)
         self._repairs: deque[tuple[Cursor, int]] = deque()
         self._recent = RecentRepairs(MAX_REPAIRS)
         self._marks: deque[tuple[int, float]] = deque()
@@ -90,6 +100,23 @@ class Downlink(Link):
     def counts(self) -> tuple[int, int, int, int]:
         """Packets, bytes, retransmitted packets, NACKs."""
         return self.stats_packets, self.stats_bytes, self.stats_retransmitted, self.stats_nacks
+
+    def statistics(self, now: float) -> DownlinkStatistics:
+        return DownlinkStatistics(
+            link=self.id,
+            address=self.address,
+            confirmed=self.floor is not None,
+            acknowledged=self.acked,
+            lag=self.lag,
+            round_trip=self.rtt.smoothed,
+            heard_ago=now - self.heard_at,
+            window=self.window.size,
+            in_flight=self.window.bytes,
+            packets=self.stats_packets,
+            bytes=self.stats_bytes,
+            retransmitted=self.stats_retransmitted,
+            nacks=self.stats_nacks,
+        )
 
     @property
     def is_there(self) -> bool:
@@ -133,6 +160,7 @@ class Downlink(Link):
         self._repairs.clear()
         self._recent.clear()
         self._fragments.clear()
+        self.fragment_bytes = 0
         self._marks.clear()
         self._asked = None
         self.probe_at = None
@@ -140,10 +168,15 @@ class Downlink(Link):
     def request_repair(
         self, position: int, highest: int, missing: Sequence[Range], pieces: Sequence[Range], now: float
     ) -> None:
-        """Send again what is missing, unless it went out within the last round trip."""
+        """Send again what is missing, unless it went out within the last round trip.
+
+        The round trip is what the child's echoes make of it: it is never taken as shorter than `min_rto`, or a child
+        that lies about it gets the same bytes again with every NACK.
+        """
         self.stats_nacks += 1
         head = self.cursor.position
-        stale_before = self._sent_before(now - self.rtt.smoothed)
+        rtt = max(self.rtt.smoothed, self._config.min_rto)
+        stale_before = self._sent_before(now - rtt)
         ranges = list(missing)
         beyond = max(highest, position)
         if missing:
@@ -154,9 +187,12 @@ class Downlink(Link):
         if not ranges and head <= position:
             self._keep_alive_at = now  # nothing to send again: say so
             return
+        if self.fragment_bytes > self.window.size or not self.repair_budget.allows(now):
+            self.repair_budget.refused += 1
+            return
         wanted = [(max(start, position), min(end, head)) for start, end in ranges]
         wanted = [(start, end) for start, end in wanted if start < end]
-        again = self._recent.without_recent(wanted, now - self.rtt.smoothed)
+        again = self._recent.without_recent(wanted, now - rtt)
         for start, end in again:
             if len(self._repairs) >= MAX_REPAIRS:
                 break
@@ -165,7 +201,7 @@ class Downlink(Link):
                 continue
             self._repairs.append((Cursor(self._log, start), end))
         if again:
-            self.window.lost(now, self.rtt.smoothed)
+            self.window.lost(now, rtt)
 
     def _repair_pieces(self, start: int, an: int, pieces: Sequence[Range]) -> bool:
         """Send again only these bytes of the large packet `an`, if that is what follows `start` here too."""
@@ -178,8 +214,10 @@ class Downlink(Link):
         payload = claim.packets[0][1]
         if len(payload) <= self._payload_room():
             return False
+        before = self.fragment_bytes
         for first, until in merged(pieces):
             self._queue_fragments(claim.prev, an, payload, first, min(until, len(payload)))
+        self.repair_budget.spend(self.fragment_bytes - before)
         return True
 
     def _sent_before(self, when: float) -> int:
@@ -203,18 +241,26 @@ class Downlink(Link):
         if self.outbox:
             return self.outbox.popleft()
         if self._fragments:
-            return self._fragments.popleft()
+            return self._next_fragment()
         if self.floor is None or self.interest is None or self._closing:
             return None
         log = self._log
         if log.head < self.acked - HALF // 4:
             return None  # far behind the child: a keep-alive with 64-bit positions, and no 32-bit claim (rule S3)
+        self.paused = False
         while self._repairs:
+            if not self.repair_budget.allows(now):
+                self.repair_budget.refused += 1
+                self._repairs.clear()  # the child asks again
+                break
             cursor, end = self._repairs[0]
             claim = self._next_claim(cursor, self.interest, limit=min(end, self._limit()), max_packets=256)
             if claim is None:
                 self._repairs.popleft()
                 continue
+            if isinstance(claim, Paused):
+                self.paused = True
+                break
             if isinstance(claim, DataClaim):
                 self.stats_retransmitted += len(claim.packets)
             elif isinstance(claim, BytesClaim):
@@ -226,11 +272,19 @@ class Downlink(Link):
             return None
         room_packets = self.window.room - self.window.packets
         claim = self._next_claim(self.cursor, self.interest, limit=self._limit(), max_packets=max(1, room_packets))
+        if isinstance(claim, Paused):
+            self.paused = True
+            return None
         if claim is None:
             return None
         return self._encode_claim(claim, now, live=True)
 
-    def _next_claim(self, cursor: Cursor, interest: Interest, *, limit: int, max_packets: int) -> Claim | None:
+    def _next_fragment(self) -> bytes:
+        fragment = self._fragments.popleft()
+        self.fragment_bytes -= len(fragment)
+        return fragment
+
+    def _next_claim(self, cursor: Cursor, interest: Interest, *, limit: int, max_packets: int) -> Claim | Paused | None:
         if self.stream_mode:
             return cursor.next_bytes(self._log, limit=limit, room=self._payload_room())
         return cursor.next_claim(self._log, interest, limit=limit, room=self._payload_room(), max_packets=max_packets)
@@ -253,6 +307,7 @@ class Downlink(Link):
             self._packets_since_ask += count
             self._bytes_since_ask += size
             self.window.sent(an, size, count)
+            self.repair_budget.earn(size)
             self.stats_packets += count
             self.stats_bytes += size
             if not self._marks or self._marks[-1][1] < now:
@@ -264,6 +319,8 @@ class Downlink(Link):
                 self._ask(claim.start + 1 if isinstance(claim, BytesClaim) else an, now)
             if self.is_catching_up:
                 self._pacer.spent(size)
+        else:
+            self.repair_budget.spend(size)
         self._sent(now)
         if isinstance(claim, BytesClaim):
             # As in the paper: AN is the number of the first byte, previous AN that of the last byte before it.
@@ -273,7 +330,7 @@ class Downlink(Link):
             payload = packets[0][1]
             if len(payload) > self._payload_room():
                 self._queue_fragments(prev, an, payload, 0, len(payload), flags)
-                return self._fragments.popleft()
+                return self._next_fragment()
             return self.encode(flags, an, prev, payload)
         return self.encode(flags | wire.CONTROL, an, prev, control.encode_bundle(prev, packets))
 
@@ -285,7 +342,9 @@ class Downlink(Link):
             last = offset + step >= until
             body = control.encode_fragment(offset, len(payload), piece)
             # Only the last one asks: an acknowledgment of a half packet can't say anything.
-            self._fragments.append(self.encode(wire.CONTROL | (flags if last else 0), an, prev, body))
+            datagram = self.encode(wire.CONTROL | (flags if last else 0), an, prev, body)
+            self._fragments.append(datagram)
+            self.fragment_bytes += len(datagram)
             offset += step
 
     def _payload_room(self) -> int:
@@ -355,6 +414,7 @@ class Downlink(Link):
         if (
             self.floor is not None
             and self.cursor.position < self._log.head  # before what costs more: most links are idle
+            and not self.paused  # until the next slice of history
             and self.is_catching_up
             and self.window.is_open
             and self.cursor.has_more(self._log, self._limit())

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dcp import control, events, wire
+from dcp.admission import Bucket, HostBuckets
 from dcp.config import Config
 from dcp.control import Reason, Start
 from dcp.cookies import CookieJar
@@ -55,8 +57,12 @@ class _Inquiry:
 
 
 class Hub:
-    def __init__(self, config: Config | None = None, *, rng: random.Random) -> None:
+    def __init__(
+        self, config: Config | None = None, *, rng: random.Random, clock: Callable[[], float] | None = None
+    ) -> None:
+        """With a clock, history is looked through in slices of time, not only of packets: that is its only use."""
         self.config = config or Config()
+        self._clock = clock
         self.senders: dict[str, Sender] = {}
         self.receivers: dict[str, Receiver] = {}
         self._rng = rng
@@ -66,9 +72,9 @@ class Hub:
         self._events: deque[events.Event] = deque()
         self._outbox: deque[tuple[bytes, Address]] = deque()
         self._dropped: Counter[str] = Counter()
-        self._openings = _PerSecond(self.config.max_openings_per_second, self.config.max_openings_per_host)
-        self._resets = _PerSecond(MAX_RESETS_PER_SECOND)
-        self._resets_heard = _PerSecond(MAX_RESETS_PER_SECOND)
+        self._openings = HostBuckets(self.config.max_openings_per_second, self.config.max_openings_per_host)
+        self._resets = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
+        self._resets_heard = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
         self._inquiries: dict[bytes, _Inquiry] = {}
         self._asked: dict[int, tuple[bytes, Address]] = {}  # ticket -> (nonce, address): inquiries we may answer
         self._next_number = 1
@@ -114,12 +120,14 @@ class Hub:
 
     def _new_log(self, policy: QueryPolicy | None) -> Log:
         config = self.config
-        return Log(
+        log = Log(
             policy or PredicatePolicy(),
             max_packets=config.max_log_packets,
             max_bytes=config.max_log_bytes,
             max_segments=config.max_segments,
         )
+        log.history.set_clock(self._clock)
+        return log
 
     def _add_sender(self, stream: str, log: Log, *, stream_mode: bool) -> Sender:
         _check_stream(stream)
@@ -444,31 +452,6 @@ class Hub:
             link_id = self._rng.getrandbits(32)
             if link_id and link_id not in self._uplinks and link_id not in self._downlinks:
                 return link_id
-
-
-class _PerSecond:
-    """A bound on how often something happens, in all and for one host: a crowd must not shut out everybody else."""
-
-    __slots__ = ("_count", "_counts", "_limit", "_limit_per_host", "_second")
-
-    def __init__(self, limit: int, limit_per_host: int | None = None) -> None:
-        self._limit = limit
-        self._limit_per_host = limit if limit_per_host is None else limit_per_host
-        self._second = -1
-        self._count = 0
-        self._counts: dict[str, int] = {}
-
-    def allows(self, now: float, host: str = "") -> bool:
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._count = 0
-            self._counts.clear()
-        if self._count >= self._limit or self._counts.get(host, 0) >= self._limit_per_host:
-            return False
-        self._count += 1
-        self._counts[host] = self._counts.get(host, 0) + 1
-        return True
 
 
 def _check_stream(stream: str) -> None:

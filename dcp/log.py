@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat
 from operator import add
@@ -22,9 +23,14 @@ from typing import Final
 
 from dcp.control import ENTRY
 from dcp.events import Gap
+from dcp.guard import fault
+from dcp.history import Answers, HistorySlice
 from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
 
 HOLE: Final = None
+# Remembered answers of `covers`, and the bytes of the queries in them: children's queries come from the network.
+MAX_COVERS: Final = 4_096
+MAX_COVERS_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -39,7 +45,7 @@ class Segment:
 class Interest:
     """One child's query in one epoch."""
 
-    __slots__ = ("bit", "query", "since", "slot")
+    __slots__ = ("answers", "bit", "query", "since", "slot")
 
     def __init__(self, query: bytes, slot: int | None, since: int) -> None:
         self.query = query
@@ -48,6 +54,8 @@ class Interest:
         self.bit = 0 if slot is None else 1 << slot
         self.since = since
         """Masks of packets from this ordinal on know about the slot."""
+        self.answers: Answers | None = None
+        """Of the policy, about older packets: each is asked for once, not again for every repair."""
 
 
 class Log:
@@ -61,6 +69,8 @@ class Log:
         self.started = False
         self.bytes = 0
         self.evicted = 0
+        self.unrouted = 0
+        """Packets for which the policy failed: they go to everybody."""
         self._segments: list[Segment] = []
         self._ans: list[int] = []
         self._payloads: list[bytes] = []
@@ -70,6 +80,9 @@ class Log:
         self._base = 0  # ordinal of index 0
         self._slots: set[int] = set()
         self._covers: dict[tuple[bytes, bytes], bool] = {}
+        self._covers_bytes = 0
+        self.history = HistorySlice()
+        """How many older packets may be looked at before others get their turn."""
 
     # --- growth -------------------------------------------------------------------------------------------------------
 
@@ -88,9 +101,10 @@ class Log:
 
     def append(self, an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
         """In (head, an] only `an` matched `query`, and this is it."""
+        mask = self._route(payload) if self._slots else ALL_SLOTS  # before the log is touched: all or nothing
         self._ans.append(an)
         self._payloads.append(payload)
-        self._masks.append(self.policy.route(payload) if self._slots else ALL_SLOTS)
+        self._masks.append(mask)
         self._weights.append(self._weights[-1] + len(payload) + ENTRY.size)
         self.bytes += len(payload)
         segments = self._segments
@@ -105,16 +119,34 @@ class Log:
         """The same as `append` for each of them, at a tenth of the cost."""
         if not ans:
             return
+        if len(ans) != len(payloads):
+            raise ValueError(f"{len(ans)} numbers for {len(payloads)} packets")
+        sizes = list(map(len, payloads))
+        masks = self._route_many(payloads) if self._slots else [ALL_SLOTS] * len(payloads)
         self._ans += ans
         self._payloads += payloads
-        self._masks += map(self.policy.route, payloads) if self._slots else repeat(ALL_SLOTS, len(payloads))
-        sizes = list(map(len, payloads))
+        self._masks += masks
         weights = map(add, sizes, repeat(ENTRY.size))
         self._weights += islice(accumulate(weights, initial=self._weights[-1]), 1, None)
         self.bytes += sum(sizes)
         self._extend(ans[-1], query)
         if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
             self._evict()
+
+    def _route_many(self, payloads: Sequence[bytes]) -> list[int]:
+        try:
+            return list(map(self.policy.route, payloads))
+        except Exception:  # which one it was is found below, and only that one goes to everybody
+            return list(map(self._route, payloads))
+
+    def _route(self, payload: bytes) -> int:
+        """Who wants it. When the policy fails unexpectedly, everybody: too much is better than a silent loss."""
+        try:
+            return self.policy.route(payload)
+        except Exception as error:
+            self.unrouted += 1
+            fault("route", error)
+            return ALL_SLOTS
 
     def advance(self, to: int, query: bytes = EVERYTHING) -> None:
         """Nothing in (head, to] matched `query`."""
@@ -206,10 +238,28 @@ class Log:
     def wanted(self, interest: Interest, ordinal: int) -> bool:
         if interest.slot is None:
             return True
-        index = ordinal - self._base
         if ordinal >= interest.since:
-            return bool(self._masks[index] & interest.bit)
-        return self.policy.matches(interest.query, self._payloads[index])
+            return bool(self._masks[ordinal - self._base] & interest.bit)
+        known = self.known_answer(interest, ordinal)
+        return self.ask(interest, ordinal) if known is None else known
+
+    def known_answer(self, interest: Interest, ordinal: int) -> bool | None:
+        """Of a packet older than the interest: what the policy said, if it was asked before."""
+        return None if interest.answers is None else interest.answers.get(ordinal)
+
+    def ask(self, interest: Interest, ordinal: int) -> bool:
+        """The policy's answer about a packet older than the interest. This may be costly; it is remembered."""
+        self.history.spent()
+        try:
+            answer = self.policy.matches(interest.query, self._payloads[ordinal - self._base])
+        except Exception as error:
+            self.unrouted += 1
+            fault("match", error)
+            answer = True  # as in `_route`
+        if interest.answers is None:
+            interest.answers = Answers(self.first_ordinal, interest.since)
+        interest.answers.set(ordinal, answer)
+        return answer
 
     def matching(self, interest: Interest, start: int, end: int) -> list[tuple[int, bytes]]:
         """The packets in (start, end] that the interest wants."""
@@ -257,10 +307,19 @@ class Log:
         key = (outer, inner)
         known = self._covers.get(key)
         if known is None:
-            if len(self._covers) >= 4096:
+            if len(self._covers) >= MAX_COVERS or self._covers_bytes > MAX_COVERS_BYTES:
                 self._covers.clear()
-            known = self._covers[key] = self.policy.covers(outer, inner)
+                self._covers_bytes = 0
+            known = self._covers[key] = self._ask_covers(outer, inner)
+            self._covers_bytes += len(outer) + len(inner)
         return known
+
+    def _ask_covers(self, outer: bytes, inner: bytes) -> bool:
+        try:
+            return self.policy.covers(outer, inner)
+        except Exception as error:
+            fault("covers", error)
+            return False  # sound: then nothing is claimed over what was received under `outer`
 
     def stretch(self, position: int, query: bytes) -> tuple[bool, int]:
         """Whether what follows `position` is covered for `query`, and how far that answer holds (to `head` at most)."""
@@ -295,7 +354,12 @@ class Log:
         slot = 0
         while slot in self._slots:
             slot += 1
-        self.policy.open_slot(slot, query)
+        try:
+            self.policy.open_slot(slot, query)
+        except Exception:
+            with suppress(Exception):  # whatever of it was opened
+                self.policy.close_slot(slot)
+            raise
         self._slots.add(slot)
         # Bits that a former owner of the slot left in older masks are never read: they lie before `since`.
         return Interest(query, slot, self.next_ordinal)

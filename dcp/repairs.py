@@ -7,6 +7,13 @@ from collections.abc import Iterable
 
 from dcp.control import Range
 
+# Sent again to one child each second even if it got nothing new: the tail of a stream that has paused.
+REPAIR_BYTES_PER_SECOND = 64 << 10
+# Sent again for each byte that was sent: at half loss each way every byte goes out twice on average.
+REPAIRS_FOR_LIVE = 2
+# What a child may save up: twice the largest window, so that all of it may be lost, and its repair too.
+MAX_REPAIR_CREDIT = 8 << 20
+
 
 class RecentRepairs:
     """Stretches with the time at which they were sent again; bounded, the oldest forgotten first."""
@@ -64,3 +71,33 @@ def _subtracted(wanted: list[Range], taken: list[Range]) -> list[Range]:
         if at < end:
             out.append((at, end))
     return out
+
+
+class RepairBudget:
+    """How many bytes may be sent again to one child: whatever it asks for, and however often.
+
+    Each byte sent for the first time earns two, which is enough for half of everything lost in both directions; beside
+    that a little comes in every second, for the last packets before a pause. A packet that is larger than what is left
+    still goes out, and the debt is paid before the next.
+    """
+
+    __slots__ = ("_at", "_credit", "refused")
+
+    def __init__(self) -> None:
+        self._credit = float(REPAIR_BYTES_PER_SECOND)
+        self._at: float | None = None
+        self.refused = 0
+        """Requests that were passed over. The child asks again."""
+
+    def earn(self, live_bytes: int) -> None:
+        self._credit = min(self._credit + REPAIRS_FOR_LIVE * live_bytes, MAX_REPAIR_CREDIT)
+
+    def spend(self, size: int) -> None:
+        self._credit -= size
+
+    def allows(self, now: float) -> bool:
+        if self._at is not None and self._credit < REPAIR_BYTES_PER_SECOND:
+            earned = (now - self._at) * REPAIR_BYTES_PER_SECOND
+            self._credit = min(self._credit + earned, REPAIR_BYTES_PER_SECOND)
+        self._at = now
+        return self._credit > 0

@@ -10,29 +10,23 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dcp import control, events, wire
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.downlink import MAX_OUTBOX, Downlink
 from dcp.errors import MalformedDatagram
+from dcp.guard import fault
+from dcp.history import SLICE_PAUSE
 from dcp.link import Address
-from dcp.log import Log
+from dcp.log import Interest, Log
+from dcp.openings import Tickets
 from dcp.queries import EVERYTHING
 from dcp.serial import MAX_POSITION
-from dcp.stats import DownlinkStatistics, SenderStatistics
+from dcp.stats import SenderStatistics
 
-MAX_TICKETS = 256
 # Datagrams that one child may put out before the next one's turn comes: fair, and still a batch.
 QUANTUM = 8
-
-
-@dataclass(slots=True)
-class _Ticket:
-    request: control.Request
-    address: Address
-    at: float
 
 
 class Sender:
@@ -67,17 +61,20 @@ class Sender:
         self._send_open = send_open
         self._by_nonce: dict[bytes, Downlink] = {}
         self._accepts: dict[int, tuple[bytes, bytes]] = {}  # link id -> (our nonce, reply): an accept can be repeated
-        self._tickets: dict[int, _Ticket] = {}
-        self._ticket_of: dict[bytes, int] = {}
-        self._next_ticket = 1
+        self._tickets = Tickets()
         # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
         self._busy: dict[int, Downlink] = {}
         self._flushed_head = -1
+        # Children that wait for the next slice of history, and when that is.
+        self._paused: dict[int, Downlink] = {}
+        self._slice_at: float | None = None
         self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
         self._refused = 0
         self._silent = 0
         self._behind = 0
         self._stale_nacks = 0
+        self._query_changes_refused = 0
+        self._repairs_refused = 0
         self._past = [0, 0, 0, 0]  # packets, bytes, retransmitted, NACKs of children that have gone
         self.malformed = 0
 
@@ -139,7 +136,7 @@ class Sender:
             if known.address == address and not known.waiting:
                 self._send_accept(known, request.clock)
             return
-        if request.nonce in self._ticket_of:
+        if request.nonce in self._tickets:
             return
         if bool(request.mode & control.MODE_STREAM) != self.stream_mode:
             self._refuse(request, address, Reason.MODE_MISMATCH)
@@ -151,22 +148,22 @@ class Sender:
             self._refuse(request, address, Reason.FULL)
         elif len(request.query) > self._config.max_query_bytes:
             self._refuse(request, address, Reason.MODE_MISMATCH, b"query too long")
-        elif (why := self.log.policy.check(request.query) if request.query else None) is not None:
-            self._refuse(request, address, Reason.MODE_MISMATCH, why.encode()[:512])
-        elif len(self._tickets) < MAX_TICKETS:
-            ticket = self._next_ticket
-            self._next_ticket += 1
-            self._tickets[ticket] = _Ticket(request, address, now)
-            self._ticket_of[request.nonce] = ticket
+        elif (ticket := self._tickets.add(request, address, now)) is not None:
+            # The query has not been looked at yet: that may cost something, and most of those refused need no look.
             self._emit(events.OpeningReceived(self.stream, ticket, address, request.query, request.hello))
 
     def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
-        """Take the child: its link id, or None when the ticket has run out."""
-        taken = self._tickets.pop(ticket, None)
+        """Take the child: its link id, or None when the ticket has run out, or its query is refused.
+
+        Only now is the query parsed: whoever is refused by the owner costs no parse.
+        """
+        taken = self._tickets.take(ticket)
         if taken is None:
             return None
         request = taken.request
-        del self._ticket_of[request.nonce]
+        if (why := self._why_not(request.query)) is not None:
+            self._refuse(request, taken.address, Reason.MODE_MISMATCH, why.encode()[:512])
+            return None
         link = Downlink(self._new_link_id(), taken.address, self.log, self._config, request, now=now)
         nonce = self._rng.randbytes(control.NONCE_BYTES)
         if not request.mode & control.MODE_UNSEALED:
@@ -176,13 +173,31 @@ class Sender:
         self._by_nonce[request.nonce] = link
         self._accepts[link.id] = (nonce, reply)
         self._try_accept(link, now, clock=request.clock)
-        return link.id
+        return link.id if link.id in self.children else None
 
     def refuse(self, ticket: int, reason: int, body: bytes = b"") -> None:
-        taken = self._tickets.pop(ticket, None)
+        taken = self._tickets.take(ticket)
         if taken is not None:
-            del self._ticket_of[taken.request.nonce]
             self._refuse(taken.request, taken.address, reason, body)
+
+    def _why_not(self, query: bytes) -> str | None:
+        """What the owner's policy has against a query from the network; None: nothing."""
+        if query == EVERYTHING:
+            return None
+        try:
+            return self.log.policy.check(query)
+        except Exception as error:
+            fault("query", error)
+            return "this query can't be checked"
+
+    def _open_interest(self, link: Downlink, query: bytes) -> Interest | None:
+        """None when the policy can't evaluate the query after all: then the link is closed."""
+        try:
+            return self.log.open_interest(query)
+        except Exception as error:
+            fault("query", error)
+            self.close(link.id, Reason.MODE_MISMATCH, b"this query can't be evaluated")
+            return None
 
     def _refuse(self, request: control.Request, address: Address, reason: int, body: bytes = b"") -> None:
         self._refused += 1
@@ -196,9 +211,11 @@ class Sender:
         if not self._carries(link.query):
             self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
             return
-        link.waiting = False
-        link.interest = self.log.open_interest(link.query)
-        self._send_accept(link, clock)
+        interest = self._open_interest(link, link.query)
+        if interest is not None:
+            link.waiting = False
+            link.interest = interest
+            self._send_accept(link, clock)
 
     def _send_accept(self, link: Downlink, clock: int) -> None:
         nonce, reply = self._accepts[link.id]
@@ -295,7 +312,10 @@ class Sender:
         if prepare.epoch < link.epoch or (link.pending_epoch is not None and prepare.epoch < link.pending_epoch):
             return
         if prepare.epoch != link.pending_epoch:
-            if prepare.query and self.log.policy.check(prepare.query) is not None:
+            if not link.query_changes.allows(now):
+                self._query_changes_refused += 1  # it says so again, a little later
+                return
+            if self._why_not(prepare.query) is not None:
                 self.close(link.id, Reason.MODE_MISMATCH, b"not a query")
                 return
             self._drop_pending(link)
@@ -311,7 +331,9 @@ class Sender:
         if link.pending_epoch is None or not self._carries(link.pending_query):
             return
         if not link.prepared:
-            link.pending_interest = self.log.open_interest(link.pending_query)
+            link.pending_interest = self._open_interest(link, link.pending_query)
+            if link.pending_interest is None:
+                return
             link.prepared = True
         elif not again:
             return
@@ -365,7 +387,9 @@ class Sender:
         del self._accepts[link.id]
         self._past = [past + more for past, more in zip(self._past, link.counts(), strict=True)]
         self.wants_revision += 1
+        self._repairs_refused += link.repair_budget.refused
         self._busy.pop(link.id, None)
+        self._paused.pop(link.id, None)
         if link.interest is not None:
             self.log.close_interest(link.interest)
             link.interest = None
@@ -390,8 +414,10 @@ class Sender:
 
     def handle_timeout(self, now: float) -> None:
         config = self._config
-        for ticket in [n for n, t in self._tickets.items() if now - t.at > config.open_timeout]:
+        for ticket in self._tickets.older_than(now - config.open_timeout):
             self.refuse(ticket, Reason.TIMED_OUT)
+        if self._slice_at is not None and now >= self._slice_at:
+            self._go_on_with_history()
         for link in list(self.children.values()):
             if link.reset_at is not None and now >= link.reset_at:
                 self._drop(link, Reason.RESET, b"")
@@ -408,6 +434,14 @@ class Sender:
                 link.handle_timeout(now)
                 if link.outbox or link.is_catching_up:
                     self._busy[link.id] = link
+
+    def _go_on_with_history(self) -> None:
+        """A new turn: one more slice of history for all children that wait for it, another one first each time."""
+        self._slice_at = None
+        self.log.history.refill()
+        paused, self._paused = list(self._paused.items()), {}
+        first = self.log.history.slices % len(paused) if paused else 0
+        self._busy.update(paused[first:] + paused[:first])
 
     def _is_unconfirmed(self, link: Downlink) -> bool:
         """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
@@ -440,8 +474,10 @@ class Sender:
                 at = min(at, link.opened_at + config.confirm_timeout)
             if link.behind_since is not None:
                 at = min(at, link.behind_since + config.behind_after)
-        for ticket in self._tickets.values():
-            at = min(at, ticket.at + config.open_timeout)
+        if (asked_at := self._tickets.oldest_at()) is not None:
+            at = min(at, asked_at + config.open_timeout + 1e-3)
+        if self._slice_at is not None:
+            at = min(at, max(self._slice_at, now + SLICE_PAUSE))
         return None if at == math.inf else at
 
     def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, Address]]:
@@ -459,6 +495,9 @@ class Sender:
             for _ in range(min(QUANTUM, most - len(out))):
                 datagram = link.next_datagram(now)
                 if datagram is None:
+                    if link.paused:
+                        self._paused[link_id] = link
+                        self._slice_at = self._slice_at or now + SLICE_PAUSE
                     break
                 out.append((datagram, link.address))
             else:
@@ -493,23 +532,11 @@ class Sender:
             disconnected_silent=self._silent,
             disconnected_behind=self._behind,
             stale_nacks=self._stale_nacks,
+            repairs_refused=self._repairs_refused + sum(k.repair_budget.refused for k in self.children.values()),
+            query_changes_refused=self._query_changes_refused,
+            openings_dropped=self._tickets.dropped,
+            unrouted=log.unrouted,
+            history_slices=log.history.slices,
             malformed=self.malformed,
-            links=tuple(
-                DownlinkStatistics(
-                    link=link.id,
-                    address=link.address,
-                    confirmed=link.floor is not None,
-                    acknowledged=link.acked,
-                    lag=link.lag,
-                    round_trip=link.rtt.smoothed,
-                    heard_ago=now - link.heard_at,
-                    window=link.window.size,
-                    in_flight=link.window.bytes,
-                    packets=link.stats_packets,
-                    bytes=link.stats_bytes,
-                    retransmitted=link.stats_retransmitted,
-                    nacks=link.stats_nacks,
-                )
-                for link in self.children.values()
-            ),
+            links=tuple(link.statistics(now) for link in self.children.values()),
         )

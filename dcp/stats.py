@@ -108,6 +108,16 @@ class SenderStatistics:
     disconnected_behind: int
     stale_nacks: int
     """NACKs below what the child had confirmed already (rule S4)."""
+    repairs_refused: int
+    """Requests for repair beyond a child's budget, or while too much is queued for it."""
+    query_changes_refused: int
+    """Query changes of children that came faster than an honest child's can."""
+    openings_dropped: int
+    """Openings that found no room to wait for the owner's answer."""
+    unrouted: int
+    """Packets for which the query policy failed unexpectedly; they went to every child."""
+    history_slices: int
+    """Turns in which children's history was looked through; more: many joins from the oldest packet."""
     malformed: int
     links: tuple[DownlinkStatistics, ...] = field(default=())
 

@@ -152,7 +152,10 @@ class PeerCore:
         return any(host in network for network in networks)
 
     def _carries(self, query: bytes) -> bool:
-        return self.policy.covers(self._carry, query)
+        try:
+            return self.policy.covers(self._carry, query)
+        except (QueryError, MalformedQuery):
+            return False  # a join's query comes here before dcp has checked it
 
     def _coverage(self, carried: bytes) -> float:
         """Whether a candidate has what we ask for already; if not, it must first ask its own parents for more."""

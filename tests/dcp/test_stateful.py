@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dcp import downlink, events, sender, uplinks
+from dcp import downlink, events, openings, uplinks
 from dcp.control import Start
 from dcp.hub import MAX_EVENTS, Hub
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
@@ -233,7 +233,7 @@ class Mesh(RuleBasedStateMachine):
             for parent in hub.senders.values():
                 assert len(parent.log) <= CONFIG.max_log_packets
                 assert len(parent.log._segments) <= CONFIG.max_segments
-                assert len(parent._tickets) <= sender.MAX_TICKETS
+                assert len(parent._tickets) <= openings.MAX_TICKETS
                 assert set(hub._downlinks) == set(parent.children)
                 assert set(parent._busy) <= set(parent.children)
                 assert len(parent._by_nonce) == len(parent._accepts) == len(parent.children)

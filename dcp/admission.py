@@ -1,0 +1,80 @@
+"""How often strangers may ask for something that costs: token buckets, one for each host and one for all together.
+
+Only addresses that are proved (by a cookie) are charged, so nobody can use up another host's share. The table of hosts
+is bounded: when it is full, the hosts that were quiet for longest are forgotten, and those have full buckets anyway.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import OrderedDict
+
+# Hosts that are remembered. More than this many active at once share the bucket for all together.
+MAX_HOSTS = 4_096
+
+
+class Bucket:
+    """`rate` a second, and `burst` at once after a pause."""
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._at: float | None = None
+
+    def has(self, now: float) -> bool:
+        if self._at is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        return self._tokens >= 1
+
+    def take(self) -> None:
+        self._tokens -= 1
+
+    def allows(self, now: float) -> bool:
+        if not self.has(now):
+            return False
+        self.take()
+        return True
+
+
+class HostBuckets:
+    """At most `rate` a second in all, and `rate_per_host` for one host; as many at once after a pause."""
+
+    def __init__(self, rate: float, rate_per_host: float, *, max_hosts: int = MAX_HOSTS) -> None:
+        self._all = Bucket(rate, rate)
+        self._rate_per_host = rate_per_host
+        self._max_hosts = max_hosts
+        self._hosts: OrderedDict[bytes, Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def allows(self, now: float, host: str) -> bool:
+        """One more, from this host? A host that is refused uses up nothing of what others have."""
+        key = network_of(host)
+        bucket = self._hosts.get(key)
+        if bucket is None:
+            bucket = self._hosts[key] = Bucket(self._rate_per_host, self._rate_per_host)
+            if len(self._hosts) > self._max_hosts:
+                self._hosts.popitem(last=False)
+        else:
+            self._hosts.move_to_end(key)
+        if not bucket.has(now) or not self._all.allows(now):
+            return False
+        bucket.take()
+        return True
+
+
+def network_of(host: str) -> bytes:
+    """What one owner has to itself: an IPv4 address, or the 64 bits of an IPv6 network."""
+    if ":" not in host:
+        return host.encode()
+    if host.startswith("::ffff:") and "." in host:
+        return host[7:].encode()
+    try:
+        return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
+    except (OSError, ValueError):
+        return host.encode()
