@@ -6,8 +6,8 @@ is bounded: when it is full, the hosts that were quiet for longest are forgotten
 
 from __future__ import annotations
 
-import socket
 from collections import OrderedDict
+from ipaddress import IPv6Address
 
 # Hosts that are remembered. More than this many active at once share the bucket for all together.
 MAX_HOSTS = 4_096
@@ -72,9 +72,9 @@ def network_of(host: str) -> bytes:
     """What one owner has to itself: an IPv4 address, or the 64 bits of an IPv6 network."""
     if ":" not in host:
         return host.encode()
-    if host.startswith("::ffff:") and "." in host:
-        return host[7:].encode()
     try:
-        return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
-    except (OSError, ValueError):
+        address = IPv6Address(host.partition("%")[0])
+    except ValueError:
         return host.encode()
+    mapped = address.ipv4_mapped  # how a socket of both families shows IPv4
+    return str(mapped).encode() if mapped is not None else address.packed[:8]

@@ -21,7 +21,7 @@ RECEIVE_BATCH = 256
 class Machine(Protocol):
     """The five methods; see `dcp.hub`."""
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None: ...
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool: ...
     def handle_timeout(self, *, now: float) -> None: ...
     def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, Address]]: ...
     def next_timeout(self, *, now: float) -> float | None: ...
@@ -115,14 +115,16 @@ class Driver:
             await self.udp.wait_readable()
             batch = self.udp.receive_now(RECEIVE_BATCH)
             now = trio.current_time()
+            changed = False
             for data, address in batch:
                 if data and data[0] >> 4 == 1:
-                    self.machine.receive_datagram(data, address, now=now)
+                    changed |= self.machine.receive_datagram(data, address, now=now)
                 elif self._on_other is not None:
                     self._on_other(data, address)
                 else:
                     self.foreign += 1
-            self.turn()
+            if changed:  # a turn costs far more than garbage: what changed nothing must not buy one
+                self.turn()
 
     async def _sleep(self) -> None:
         while True:

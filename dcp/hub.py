@@ -248,8 +248,8 @@ class Hub:
 
     # --- input --------------------------------------------------------------------------------------------------------
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None:
-        """Any bytes from anybody. What is not a packet of ours is counted and dropped."""
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool:
+        """Any bytes from anybody. What is not a packet of ours is counted and dropped: False, nothing has changed."""
         self._now = now
         self._counts[0] += 1
         self._counts[2] += len(data)
@@ -262,6 +262,8 @@ class Hub:
                 self._receive_bound(flags, data, address, now)
         except MalformedDatagram as error:
             self._dropped[error.reason] += 1
+            return False
+        return True
 
     def _receive_bound(self, flags: int, data: bytes, address: Address, now: float) -> None:
         (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
@@ -277,9 +279,10 @@ class Hub:
             return
         down = self._downlinks.get(link_id)
         if down is None:
+            if not self._resets.allows(now):
+                raise MalformedDatagram("unknown link")
             self._dropped["unknown link"] += 1
-            if self._resets.allows(now):
-                self._send_open(control.Reset(link_id), address)
+            self._send_open(control.Reset(link_id), address)
             return
         sender, downlink = down
         self._check(downlink.address, address, wire.seal_is_valid(downlink.seal_in, data))

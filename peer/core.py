@@ -225,9 +225,12 @@ class PeerCore:
 
     # --- the five methods ---------------------------------------------------------------------------------------------
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> None:
-        self.hub.receive_datagram(data, address, now=now)
+    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool:
+        """Whether it changed anything: garbage does not."""
+        if not self.hub.receive_datagram(data, address, now=now):
+            return False
         self._settle(now)
+        return True
 
     def handle_timeout(self, *, now: float) -> None:
         self.hub.handle_timeout(now=now)
