@@ -66,6 +66,8 @@ class Config:
     """A parent whose head stays below a packet for so long no longer limits what the others may claim."""
     reach_patience: float = 10.0
     """Packets far ahead of all other parents are believed when those others have stood still for so long."""
+    stranded_after: float = 15.0
+    """All parents advance below our position for so long, and are far from it: the owner is told."""
     abandon_after: float = 15.0
     """With no hole announced by anybody and no progress for so long, the missing region is given up all the same."""
     prepare_patience: float = 2.0
@@ -78,6 +80,8 @@ class Config:
     max_buffer_bytes: int = 16 << 20
     max_ready_packets: int = 16_384
     """Packets in order that the application has not taken yet; then the receiver closes its window."""
+    max_ready_bytes: int = 64 << 20
+    """The same in bytes: packets may be as large as a mebibyte."""
     max_log_packets: int = 65_536
     max_log_bytes: int = 64 << 20
     max_segments: int = 256

@@ -131,7 +131,7 @@ class Downlink(Link):
         if not log.started:
             return None
         if self.from_oldest:
-            return log.covered_since(self.query)
+            return log.oldest_covered(self.query)
         return log.low if self.came_early else log.head
 
     # --- what the child said ------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class Downlink(Link):
             and self.window.is_open
             and self.cursor.has_more(self._log, self._limit())
         ):
-            at = min(at, max(self._pacer.ready_at(now, self._catch_up_rate()), now + 1e-4))
+            at = min(at, self._pacer.ready_at(now, self._catch_up_rate()))
         return at
 
     def handle_timeout(self, now: float) -> None:

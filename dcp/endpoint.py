@@ -16,6 +16,7 @@ Everything here is cancel-safe: a packet is either in your hands or still in the
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -243,7 +244,7 @@ class Endpoint:
 
     def __init__(self, udp: UdpSocket, config: Config, rng: random.Random) -> None:
         self.rng = rng
-        self.hub = Hub(config, rng=rng)
+        self.hub = Hub(config, rng=rng, clock=time.perf_counter)
         self.driver = Driver(self.hub, udp, on_event=self._on_event, on_turn=self._on_turn)
         self._publishers: dict[str, Publisher] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -342,6 +343,9 @@ class Endpoint:
             subscription = self._subscriptions[event.stream]
             subscription.redial.failed(event.address, event.reason, reason_name(event.reason), event.body, now)
             self._redial_at.deadline = min(self._redial_at.deadline, subscription.redial.next_at())
+        elif isinstance(event, events.Stranded):
+            # Publishers of this kind keep no numbers: the root was started again, and counts from the beginning.
+            self.hub.receivers[event.stream].begin_again()
         elif isinstance(event, events.WiderQueryWanted):
             receiver = self.hub.receivers.get(event.stream)
             if receiver is not None:  # a router of this small kind asks for everything as soon as one child needs more

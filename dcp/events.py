@@ -22,7 +22,11 @@ class Gap(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The stream begins after this position."""
+    """The stream begins after this position.
+
+    A second one says that its numbering has begun again: what was published in between is not known, and what follows
+    may repeat numbers, and packets, of before.
+    """
 
     position: int
 
@@ -100,6 +104,17 @@ class WiderQueryWanted(NamedTuple):
     query: bytes
 
 
+class Stranded(NamedTuple):
+    """All parents are below our position, and advance there: their numbering may have begun again.
+
+    `Receiver.begin_again` starts over with what they have; until then their packets are dropped as old.
+    """
+
+    stream: str
+    position: int
+    head: int
+
+
 class MessageReceived(NamedTuple):
     """An opaque message on a link, from the owner of the other end."""
 
@@ -132,6 +147,7 @@ Event = (
     | ChildOpened
     | ChildLost
     | WiderQueryWanted
+    | Stranded
     | MessageReceived
     | InquiryReceived
     | InquiryAnswered

@@ -8,6 +8,8 @@ served from there when it comes for more.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from dcp import events
 from dcp.buffer import Packets
@@ -16,6 +18,7 @@ from dcp.log import Log
 
 # Packets lie here as bare (AN, payload): a named tuple for each costs more than all else that is done with it.
 Item = tuple[int, bytes] | Content
+MAX_READY_BYTES = 64 << 20
 # The last changes of the query that an application is told of when it fell behind. Older ones no longer matter to it.
 MAX_SWITCHES = 64
 
@@ -23,8 +26,11 @@ MAX_SWITCHES = 64
 class Handover:
     """Takes what lies at the position, in order, and hands it out as the application asks."""
 
-    def __init__(self, limit: int, *, deliver: bool, log: Log | None) -> None:
+    def __init__(self, limit: int, *, deliver: bool, log: Log | None, max_bytes: int = MAX_READY_BYTES) -> None:
         self.limit = limit
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        """Of the packets that lie ready."""
         self.turned_away = False
         """Claims were not taken for lack of room: what they brought must be asked for again."""
         self.told_little_room = False
@@ -44,7 +50,7 @@ class Handover:
 
     def has_room(self, position: int) -> bool:
         """Whether more may be put after this position. What is turned away is remembered."""
-        if len(self._items) < self.limit:
+        if len(self._items) < self.limit and self.bytes < self.max_bytes:
             return True
         if self._log is None:
             self.turned_away = True
@@ -57,18 +63,23 @@ class Handover:
         """To be told to a sender now. A router takes everything, whatever its own application does."""
         if self._log is not None:
             return self.limit
-        room = max(0, self.limit - len(self._items))
+        room = max(0, self.limit - len(self._items)) if self.bytes < self.max_bytes else 0
         self.told_little_room = room < self.limit // 4
         return room
 
-    def start(self, position: int) -> None:
-        if self._log is not None and not self._log.started:
+    def start(self, position: int, *, again: bool = False) -> None:
+        if self._log is not None and (again or not self._log.started):
             self._log.start(position)
+            if again and self._behind_from is not None:
+                self._behind_from = None  # what the application had not taken yet went with the log
+                self._switches.clear()
         self._add(events.Started(position))
 
-    def put(self, packets: Packets, query: bytes) -> None:
+    def put(self, packets: Packets, size: int, query: bytes) -> None:
+        """Packets in order, and the bytes in them."""
         if self._deliver and self._behind_from is None:
             self._items.extend(packets)
+            self.bytes += size
         if self._log is not None:
             ans, payloads = zip(*packets, strict=True)
             self._log.append_many(ans, payloads, query)
@@ -103,7 +114,9 @@ class Handover:
     @property
     def backlog(self) -> float:
         """How full the application's queue is: 1 and more when it holds all it may."""
-        return 1.0 if self._behind_from is not None else len(self._items) / self.limit
+        if self._behind_from is not None:
+            return 1.0
+        return max(len(self._items) / self.limit, self.bytes / self.max_bytes)
 
     def next(self, position: int | None) -> Content | None:
         """The next packet, gap, start or query switch, in the order of the stream, which ends at `position` for now."""
@@ -123,9 +136,12 @@ class Handover:
         if len(items) <= most:
             taken = list(items)
             items.clear()
+            self.bytes = 0
             return taken
         pop = items.popleft
-        return [pop() for _ in range(most)]
+        taken = [pop() for _ in range(most)]
+        self.bytes -= _bytes_of(taken)
+        return taken
 
     def _refill(self, behind_from: int, position: int) -> None:
         """Go on from the log; what was evicted meanwhile is a gap."""
@@ -134,9 +150,15 @@ class Handover:
         for item in items:
             self._take_switches(item.after if isinstance(item, events.Gap) else item[0] - 1)
             self._items.append(item)
+        self.bytes += _bytes_of(items)
         self._take_switches(reached)
         self._behind_from = None if reached >= position else reached
 
     def _take_switches(self, position: int) -> None:
         while self._switches and self._switches[0].position <= position:
             self._items.append(self._switches.popleft())
+
+
+def _bytes_of(items: Sequence[Any]) -> int:
+    """Of the packets among them; Any, since mypy does not tell a bare tuple from a named one."""
+    return sum([len(item[1]) for item in items if type(item) is tuple])

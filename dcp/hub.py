@@ -80,6 +80,7 @@ class Hub:
         self._next_number = 1
         self._counts = [0, 0, 0, 0]  # datagrams in, out, bytes in, out
         self._now = 0.0
+        self._timers_at = -1.0
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -377,7 +378,7 @@ class Hub:
         self._dropped["unknown reset"] += 1
 
     def handle_timeout(self, *, now: float) -> None:
-        self._now = now
+        self._now = self._timers_at = now
         for stream, sender in self.senders.items():
             receiver = self.receivers.get(stream)
             if receiver is not None:
@@ -418,7 +419,8 @@ class Hub:
         times += [receiver.next_timeout(now) for receiver in self.receivers.values()]
         times += [min(inquiry.deadline, inquiry.again_at) for inquiry in self._inquiries.values()]
         soonest = min((t for t in times if t is not None), default=None)
-        return None if soonest is None else max(soonest, now + MIN_TIMER_STEP)
+        # From the last time that timers were looked at, not from now: else reading it again and again moves it on.
+        return None if soonest is None else max(soonest, self._timers_at + MIN_TIMER_STEP)
 
     def next_event(self) -> events.Event | None:
         return self._events.popleft() if self._events else None

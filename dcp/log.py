@@ -346,6 +346,13 @@ class Log:
             since = segment.start
         return max(since, self.low)
 
+    def oldest_covered(self, query: bytes) -> int:
+        """Where the first stretch begins that covers `query`; later ones may be holes. The head, if there is none."""
+        for segment in self._segments:
+            if self.covered(segment, query):
+                return max(segment.start, self.low)
+        return self.head
+
     # --- interests ----------------------------------------------------------------------------------------------------
 
     def open_interest(self, query: bytes) -> Interest:

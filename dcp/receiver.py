@@ -35,6 +35,7 @@ from dcp.log import Log
 from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
 from dcp.reach import Reach
+from dcp.runs import RunWatch
 from dcp.serial import MAX_POSITION, QUARTER, extend
 from dcp.stats import ReceiverStatistics
 from dcp.uplink import Uplink
@@ -53,6 +54,7 @@ _COUNTERS = (
     "resets",
     "beyond_reach",
     "too_wide",
+    "restarts",
 )
 REQUEST_INTERVAL = 0.1
 # How often a gap that can't be filled is looked at again while its patience runs.
@@ -100,9 +102,12 @@ class Receiver:
         self._on_switch = on_switch
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
         self._assembler = Assembler(config.max_partial_packets)
-        self._handover = Handover(config.max_ready_packets, deliver=deliver, log=log)
+        self._handover = Handover(config.max_ready_packets, deliver=deliver, log=log, max_bytes=config.max_ready_bytes)
         self._losses = LossWatch(config, self._uplinks.fastest_rtt)
         self.reach = Reach(config, self.links, stream_mode=stream_mode)
+        self._runs = RunWatch(config, self.links)
+        self._is_again = False
+        self._gap_check_at: float | None = None
         self._position_at = 0.0
         self._hole_since: float | None = None
         """When the first hole at the present position was heard of."""
@@ -244,9 +249,10 @@ class Receiver:
     def _begin(self, position: int, now: float) -> None:
         self.position = position
         self.reach.begin(position)
+        self._runs.begin()
         self._position_at = now
         self._oldest_at = None
-        self._handover.start(position)
+        self._handover.start(position, again=self._is_again)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
         if self.epoch:  # changed before there was a stream: the application hears of it all the same
@@ -461,10 +467,11 @@ class Receiver:
             counts = self._counts
             counts["recovered"] += self._losses.recovered(packets)
             counts["packets"] += len(packets)
-            counts["bytes"] += sum([len(payload) for _, payload in packets])
+            size = sum([len(payload) for _, payload in packets])
+            counts["bytes"] += size
             if link is not None:
                 link.first_copies += len(packets)
-            self._handover.put(packets, self.query)
+            self._handover.put(packets, size, self.query)
         self._handover.advance(an, self.query)
         self.position = an
 
@@ -608,6 +615,49 @@ class Receiver:
         for link in list(self.links.values()):
             self._uplinks.give_up(link, Reason.RENEW)
 
+    # --- a numbering that begins again --------------------------------------------------------------------------------
+
+    def set_run(self, link_id: int, run: bytes, *, now: float) -> None:
+        """Which run of the stream a sender is fed from, by its owner's word; roots that number alike are one run.
+
+        When all senders that are heard belong to one other run than ours, we begin again with that.
+        """
+        link = self.links.get(link_id)
+        if link is not None:
+            link.run = run
+            self._consider_runs(now)
+
+    def _consider_runs(self, now: float) -> None:
+        if self.position is None:
+            return
+        run = self._runs.other_run(now)
+        if run is not None:
+            self.begin_again()
+            self._runs.run = run
+
+    def _is_placed(self, now: float) -> bool:
+        """Whether there is a position to work from; its owner hears when no sender has anything beyond it."""
+        position = self.position
+        if position is not None and self._runs.is_stranded(position, now):
+            head = max(link.head for link in self._uplinks.up())
+            self._emit(events.Stranded(self.stream, position, head))
+        return position is not None
+
+    def begin_again(self) -> None:
+        """The numbering has begun again: leave all senders, and start with the oldest that they have.
+
+        The owner opens the links anew, as after any other loss; the application is told with another `Started`.
+        """
+        if self.position is None:
+            return
+        self._counts["restarts"] += 1
+        self.position = None
+        self._is_again = True
+        self._start_mode, self._start_position = Start.OLDEST, None
+        self._hole_since = None
+        self._losses.given_up()
+        self._renew()
+
     # --- changing the query -------------------------------------------------------------------------------------------
 
     def change_query(self, query: bytes, *, now: float) -> None:
@@ -686,7 +736,12 @@ class Receiver:
             self._ack_at = now + config.ack_interval
             self._ack_all(now)
         self._step_change(now)
+        if self._gap_check_at is not None and now >= self._gap_check_at:
+            self._gap_check_at = None
         if self.position is None:
+            return
+        self._consider_runs(now)
+        if not self._is_placed(now):
             return
         if self._losses.nack_at is not None and now >= self._losses.nack_at and not self._handover.turned_away:
             self._nack_all(now)
@@ -728,8 +783,14 @@ class Receiver:
             if self._losses.nack_at is not None and not self._handover.turned_away:
                 times.append(self._losses.nack_at)
             times.append(self._slow_at())
-            if self._losses.missing_since is not None or self._is_at_a_hole():
-                times.append(now + GAP_CHECK_INTERVAL)
+            if self._losses.missing_since is None and not self._is_at_a_hole():
+                self._gap_check_at = None
+            else:
+                if self._gap_check_at is None:
+                    self._gap_check_at = now + GAP_CHECK_INTERVAL
+                times.append(self._gap_check_at)
+            if (stranded_at := self._runs.next_timeout()) is not None:
+                times.append(stranded_at)
         if self.change.is_waiting and self.links:
             at = self.change.next_timeout(list(self.links.values()), now)
             if at is not None:
@@ -769,7 +830,7 @@ class Receiver:
     def reopen_window(self, now: float) -> None:
         """The application has taken packets: if the senders know of no room, tell them that there is some again."""
         handover = self._handover
-        if len(handover) > handover.limit // 2:
+        if len(handover) > handover.limit // 2 or handover.bytes > handover.max_bytes // 2:
             return
         if handover.turned_away:
             handover.turned_away = False
@@ -811,6 +872,7 @@ class Receiver:
             resets=counts["resets"],
             beyond_reach=counts["beyond_reach"],
             too_wide=counts["too_wide"],
+            restarts=counts["restarts"],
             reorder_window=self._losses.delay(),
             malformed=self.malformed,
             links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),

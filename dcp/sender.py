@@ -476,8 +476,10 @@ class Sender:
                 at = min(at, link.behind_since + config.behind_after)
         if (asked_at := self._tickets.oldest_at()) is not None:
             at = min(at, asked_at + config.open_timeout + 1e-3)
-        if self._slice_at is not None:
-            at = min(at, max(self._slice_at, now + SLICE_PAUSE))
+        if self._paused:
+            if self._slice_at is None:  # the pause counts from the end of the turn
+                self._slice_at = now + SLICE_PAUSE
+            at = min(at, self._slice_at)
         return None if at == math.inf else at
 
     def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, Address]]:
@@ -497,7 +499,6 @@ class Sender:
                 if datagram is None:
                     if link.paused:
                         self._paused[link_id] = link
-                        self._slice_at = self._slice_at or now + SLICE_PAUSE
                     break
                 out.append((datagram, link.address))
             else:

@@ -65,6 +65,8 @@ class ReceiverStatistics:
     """Claims, heads and holes too far ahead of the other parents to be believed. More than a few: one of them lies."""
     too_wide: int
     """Claims wider than 2^30, which no honest sender makes."""
+    restarts: int
+    """How often the stream's numbering has begun again below our position."""
     reorder_window: float
     malformed: int
     links: tuple[UplinkStatistics, ...] = field(default=())

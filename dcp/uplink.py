@@ -34,6 +34,8 @@ class Uplink(Link):
         """Up to here it has sent all that matches, by its keep-alives in our epoch: what we lack of it was lost."""
         self.progress_at = now
         """When `highest` last rose."""
+        self.run: bytes | None = None
+        """Which run of the stream it is fed from, if its owner has told ours."""
         self.begun = False
         """The stream has begun there: its head means something."""
         self.reach = -1

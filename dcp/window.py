@@ -105,4 +105,5 @@ class Pacer:
         self._tokens -= size
 
     def ready_at(self, now: float, rate: float) -> float:
-        return now + max(0.0, 1 - self._tokens) / rate
+        """Asked later, it is no later: the time counts from when the tokens did."""
+        return (now if self._at is None else self._at) + max(0.0, 1 - self._tokens) / rate

@@ -74,6 +74,7 @@ def test_what_goes_out_again_to_a_child_that_lies_is_bounded_a_second():
     world.client("client", ["root"])
     world.run(0.5)
     root.publish_many([bytes(1_000)] * 100)
+    world.net.pump(("root", 1))
     world.run(0.1)
     (link,) = root.children.values()
     (up,) = world.receivers["client"].links.values()

@@ -30,7 +30,7 @@ class Stream:
             return False
         packets = [(self.position + 2 * n, b"%d" % n) for n in range(1, count + 1)]  # every other one was pruned
         self.truth += [Packet(*packet) for packet in packets]
-        self.handover.put(packets, self.query)
+        self.handover.put(packets, sum(len(payload) for _, payload in packets), self.query)
         self.position = packets[-1][0]
         self.handover.advance(self.position, self.query)
         return True
@@ -131,3 +131,21 @@ def test_a_router_that_delivers_nothing_always_has_room():
     assert all(stream.put(5) for _ in range(10))
     assert not stream.handover.has_events
     assert stream.handover.next(stream.position) is None
+
+
+def test_what_lies_ready_is_bounded_in_bytes():
+    """Found by reading: 16,384 packets of a mebibyte each would have been kept for a slow application."""
+    handover = Handover(1_000, deliver=True, log=None, max_bytes=10_000)
+    handover.start(0)
+    an = 0
+    while handover.has_room(an):
+        an += 1
+        handover.put([(an, bytes(3_000))], 3_000, EVERYTHING)
+    assert an == 4
+    assert handover.room() == 0
+    assert handover.backlog >= 1
+    assert len(handover.take(3, an)) == 3
+    assert handover.bytes == 6_000
+    assert handover.room() > 0
+    handover.take(10, an)
+    assert handover.bytes == 0

@@ -147,9 +147,11 @@ class Mesh(RuleBasedStateMachine):
         self.now += seconds
         for name, hub in self.hubs.items():
             if name not in self.frozen:
+                due = hub.next_timeout(now=self.now)
+                assert hub.next_timeout(now=self.now + 5e-4) == due, f"{name} has a timer that reading moves"
+                hub.handle_timeout(now=self.now)
                 at = hub.next_timeout(now=self.now)
                 assert at is None or at > self.now, f"{name} has a timer in the past"
-                hub.handle_timeout(now=self.now)
         self.pump()
 
     # --- rules: the peers ---------------------------------------------------------------------------------------------
