@@ -60,6 +60,10 @@ class TrioDirectory:
         with self._in_loop():
             self._service.node.loop.call_soon(self._service.datagram_received, data, addr)
 
+    def choose_owner(self, stream: str, owner: PeerId) -> None:
+        """A person named the stream's owner: it is pinned. ValueError when the name says otherwise; PinsError."""
+        self._directory.pins.choose(stream, owner)
+
     async def publish(self, record: PeerRecord) -> Published:
         with self._in_loop():
             published: Published = await trio_asyncio.aio_as_trio(self._directory.publish)(record)

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from peer.api import join, root, root_from
     from peer.combine import FromSource, Source, open_combined, open_combiner
     from peer.coreconfig import Role
-    from peer.errors import FeedError, NotSynchronised, Overrun, PeerError, StreamUnavailable, WrongOwner
+    from peer.errors import (
+        FeedError,
+        NotSynchronised,
+        NotXml,
+        Overrun,
+        PeerClosed,
+        PeerError,
+        SeveralOwners,
+        StreamUnavailable,
+        WrongOwner,
+    )
     from peer.flow import Disconnected, FallingBehind, KeepingUp, QueryNarrowed, QueryWidened
     from peer.meshevents import (
         ChildGained,
@@ -52,6 +62,7 @@ __all__ = [
     "Leaving",
     "Left",
     "NotSynchronised",
+    "NotXml",
     "Overrun",
     "Packet",
     "ParentGained",
@@ -59,6 +70,7 @@ __all__ = [
     "ParentStatistics",
     "ParentSuspected",
     "Peer",
+    "PeerClosed",
     "PeerError",
     "PeerOptions",
     "QueryError",
@@ -68,6 +80,7 @@ __all__ = [
     "ResilienceChanged",
     "Restored",
     "Role",
+    "SeveralOwners",
     "Source",
     "Started",
     "Statistics",
@@ -89,7 +102,10 @@ _HOMES = {
     "peer.api": ("join", "root", "root_from"),
     "peer.combine": ("FromSource", "Source", "open_combined", "open_combiner"),
     "peer.core": ("Role",),
-    "peer.errors": ("FeedError", "NotSynchronised", "Overrun", "PeerError", "StreamUnavailable", "WrongOwner"),
+    "peer.errors": (
+        *("FeedError", "NotSynchronised", "NotXml", "Overrun", "PeerClosed", "PeerError", "SeveralOwners"),
+        *("StreamUnavailable", "WrongOwner"),
+    ),
     "peer.flow": ("Disconnected", "FallingBehind", "KeepingUp", "QueryNarrowed", "QueryWidened"),
     "peer.meshevents": (
         *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Leaving", "Left", "ParentGained", "ParentLost"),

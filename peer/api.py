@@ -22,7 +22,9 @@ import trio
 
 from dcp import Start
 from dcp.blocks import with_plain_errors
+from dcp.serial import MAX_POSITION
 from peer.coreconfig import Role
+from peer.feeds_state import default_folder
 from peer.node import Peer, open_peer
 from peer.options import DEFAULT_CAPACITY, PeerOptions
 
@@ -51,6 +53,7 @@ class JoinOptions(TypedDict, total=False):
     beacon: bool
     identity: StrPath | None
     state: StrPath | None
+    owner_id: str | None
     dictionary: bytes | None
 
 
@@ -68,6 +71,9 @@ class RootOptions(TypedDict, total=False):
     beacon: bool
     identity: StrPath | None
     state: StrPath | None
+    keep_numbers: bool
+    owner_id: str | None
+    raw: bool
 
 
 def join(
@@ -88,13 +94,15 @@ def join(
     beacon: bool = True,
     identity: StrPath | None = None,
     state: StrPath | None = None,
+    owner_id: str | None = None,
     dictionary: bytes | None = None,
 ) -> AbstractAsyncContextManager[Peer]:
     """Take part in a stream: an async iterator of `Packet`, `Gap`, `Started` and `QuerySwitched`.
 
     `capacity` 0 makes a leaf, which carries nobody. `start` is "now", "oldest", or the AN of the first packet wanted.
-    `fallbacks` are narrower queries to step down to when the program can't keep up. A bad query raises `QueryError`
-    before anything is opened.
+    `fallbacks` are narrower queries to step down to when the program can't keep up. `owner_id` is the fingerprint of
+    the stream's owner, for an open name that several owners serve. A bad query raises `QueryError`, and any other bad
+    argument `ValueError`, before anything is opened.
     """
     from xmlswitch import Query
 
@@ -122,6 +130,7 @@ def join(
             beacon=beacon,
             identity=_path(identity),
             state=_path(state),
+            owner_id=owner_id,
             dictionary=dictionary,
         )
     )
@@ -141,11 +150,16 @@ def root(
     beacon: bool = True,
     identity: StrPath | None = None,
     state: StrPath | None = None,
+    keep_numbers: bool = True,
+    owner_id: str | None = None,
+    raw: bool = False,
 ) -> AbstractAsyncContextManager[Peer]:
     """Be a root: `await publisher.send(payload, an=...)` gives the mesh its next packet.
 
     Two roots of one stream must give the same AN to the same packet, and need one owner: the same key file, or a grant.
-    The owner's key file is made when it is not there.
+    The owner's key file is made when it is not there. The last AN is kept on disk (in `state`, or in a folder of the
+    user's), so that a root that is started again does not repeat numbers, which clients would take for old packets:
+    `keep_numbers=False` leaves that to a program that gives every `an` itself. `raw=True`: packets need not be XML.
     """
     return open_peer(
         _root_options(
@@ -161,7 +175,11 @@ def root(
             beacon=beacon,
             identity=_path(identity),
             state=_path(state),
-        )
+            numbers=default_folder(os.environ) if keep_numbers else None,
+            owner_id=owner_id,
+            raw=raw,
+        ),
+        keeps_numbers=keep_numbers,
     )
 
 
@@ -179,6 +197,8 @@ async def root_from(
     listen: Address | None = None,
     beacon: bool = True,
     state: StrPath | None = None,
+    keep_numbers: bool = True,
+    owner_id: str | None = None,
 ) -> AsyncIterator[RootFeed]:
     """Be a root that is fed by a source, as on the command line: a file, `tcp://...`, `asdi:FILE`, `demo` and so on.
 
@@ -188,7 +208,16 @@ async def root_from(
     from peer.feeds_serve import RootFeed
 
     plan = plan_feed(FeedOptions(source=feed, rate=rate, speed=speed, loop=loop))
-    options = _root_options(stream, _path(owner), bootstrap=bootstrap, listen=listen, beacon=beacon, state=_path(state))
+    options = _root_options(
+        stream,
+        _path(owner),
+        bootstrap=bootstrap,
+        listen=listen,
+        beacon=beacon,
+        state=_path(state),
+        numbers=default_folder(os.environ) if keep_numbers else None,
+        owner_id=owner_id,
+    )
     serving = RootFeed(options, plan)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serving.run)
@@ -214,7 +243,9 @@ def start_of(start: str | int) -> tuple[Start, int | None]:
         return Start.NEW, None
     if start == "oldest":
         return Start.OLDEST, None
-    if isinstance(start, str) and not start.isdecimal():
-        raise ValueError(f'start is "now", "oldest" or an AN, not {start!r}')
+    if isinstance(start, str) and start.isascii() and start.isdecimal() and len(start) <= 19:
+        start = int(start)
+    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_POSITION:
+        raise ValueError(f'start is "now", "oldest" or the AN of the first packet wanted, from 0 up, not {start!r:.40}')
     # The caller names the first packet wanted; a position is what lies before it.
-    return Start.POSITION, max(0, int(start) - 1)
+    return Start.POSITION, max(0, start - 1)

@@ -35,7 +35,7 @@ import trio
 from dcp import Gap, Packet
 from dcp.events import Content
 from peer import api
-from peer.errors import plain
+from peer.errors import PeerClosed, plain
 from peer.mailbox import Ended, Mailbox
 from peer.node import Event, Peer
 from peer.session import Session
@@ -296,11 +296,11 @@ class Publisher(_Handle):
     """A root."""
 
     def send(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
-        """Give the mesh its next packet; returns its AN. Never waits for a child. RuntimeError when it is closed."""
+        """Give the mesh its next packet; returns its AN. Never waits for a child. NotXml, PeerClosed."""
         try:
             return self._thread.call(lambda: self._peer.publish_now(payload, an=an, contiguous=contiguous))
         except trio.RunFinishedError:
-            raise RuntimeError("this root is closed") from None
+            raise PeerClosed("this root is closed") from None
 
 
 def join(

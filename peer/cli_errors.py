@@ -73,7 +73,7 @@ _KNOWN = (
     ("peer.errors", "WrongOwner", ExitCode.WRONG_OWNER),
     ("peer.errors", "FeedError", ExitCode.FEED),
     ("peer.errors", "StreamUnavailable", ExitCode.STREAM_UNAVAILABLE),
-    ("dht.errors", "StreamOwnerChanged", ExitCode.WRONG_OWNER),
+    ("dht.errors", "OwnerError", ExitCode.WRONG_OWNER),
     ("dht.errors", "IdentityError", ExitCode.KEY_FILE),
     ("dht.errors", "PinsError", ExitCode.KEY_FILE),
     ("dht.errors", "DirectoryUnavailable", ExitCode.NO_DHT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from peer.coreconfig import Role
 from peer.feeds import FeedOptions, plan_feed
 from peer.feeds_serve import RootFeed
 from peer.feeds_stamp import stamp
+from peer.feeds_state import default_folder
 from peer.node import Peer
 
 
@@ -39,6 +41,7 @@ def root(settings: Settings) -> int:
         capacity=settings["capacity"],
         compress=settings["compress"],
         owner=owner,
+        numbers=default_folder(os.environ) if settings["keep_numbers"] else None,
         grant=Path(settings["grant"]).expanduser() if settings["grant"] is not None else None,
     )
 

@@ -102,6 +102,7 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
         "identity": _path(settings.get("identity")),
         "state": _path(settings.get("state")),
         "dictionary": _read(settings.get("dictionary")),
+        "owner_id": settings.get("owner_id"),
     }
     if settings.get("from") is not None:
         values["start"], values["position"] = start_of(settings["from"])
@@ -119,7 +120,10 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
     for name in ("parents", "resilient_parents", "selection", "network"):
         if settings.get(name) is not None:
             values[name] = settings[name]
-    return PeerOptions(**(values | changes))
+    try:
+        return PeerOptions(**(values | changes))
+    except ValueError as error:
+        raise CliError(str(error), ExitCode.USAGE) from None
 
 
 def _path(text: str | None) -> Path | None:

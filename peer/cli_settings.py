@@ -73,6 +73,11 @@ BEACON = Setting(
     is_switch=True,
     negative="no-beacon",
 )
+OWNER_ID = Setting(
+    "owner_id",
+    "fingerprint of the stream's owner, when roots of several owners serve the name (a root prints its owner)",
+    metavar="FINGERPRINT",
+)
 FIND = Setting(
     "find_timeout", "seconds to look for a DHT before giving up (default 5)", seconds, 5.0, metavar="SECONDS"
 )
@@ -92,6 +97,7 @@ NETWORK = Setting(
 )
 REACH = (
     STREAM,
+    OWNER_ID,
     BOOTSTRAP,
     Setting(
         "listen",
@@ -103,7 +109,12 @@ REACH = (
     Setting(
         "identity", "key file of this peer, made when it is not there (default: a key for this run)", metavar="FILE"
     ),
-    Setting("state", "folder in which contacts, pinned owners and a root's last AN are kept", metavar="DIR"),
+    Setting(
+        "state",
+        "folder in which contacts, pinned owners and a root's last AN are kept (default: the last AN alone, in "
+        "~/.local/share/skymesh/roots)",
+        metavar="DIR",
+    ),
     BEACON,
     FIND,
     WAIT,
@@ -195,6 +206,13 @@ ROOT = (
     Setting(
         "first", "number by content without looking for other roots: this is the first", default=False, is_switch=True
     ),
+    Setting(
+        "keep_numbers",
+        "keep the last AN on disk, so that a restart does not repeat numbers that clients have seen (default)",
+        default=True,
+        is_switch=True,
+        negative="forget-numbers",
+    ),
     Setting("sync_timeout", "seconds that a root may take to find its numbers (default 60)", seconds, 60.0, "SECONDS"),
     Setting("compress", "zstd, zlib or none (default)", default="none", choices=("zstd", "zlib", "none")),
     Setting("stamp", "put the time of sending into each packet, for latency", default=False, is_switch=True),
@@ -252,6 +270,7 @@ REPLAY = (
 )
 STATUS = (
     STREAM,
+    OWNER_ID,
     BOOTSTRAP,
     Setting("listen", "UDP address to ask from (default: as for join)", address, metavar="HOST:PORT"),
     BEACON,

@@ -21,6 +21,7 @@ def status(settings: Settings) -> int:
     async def command() -> int:
         listen = settings["listen"] or default_listen(settings["bootstrap"])
         async with open_crawler(listen, settings["bootstrap"], beacon=settings["beacon"]) as crawler:
+            _choose_owner(crawler, settings)
             await _find(crawler, settings)
             while True:
                 view = await crawler.look(settings["roots_key"])
@@ -33,6 +34,17 @@ def status(settings: Settings) -> int:
         return ExitCode.NOT_ALL if view.lacking or view.silent_roots else ExitCode.OK
 
     return run(settings, command)
+
+
+def _choose_owner(crawler: Crawler, settings: Settings) -> None:
+    from dht import parse_id_text
+
+    if settings["owner_id"] is not None:
+        assert crawler.directory is not None
+        try:
+            crawler.directory.choose_owner(settings["roots_key"], parse_id_text(settings["owner_id"]))
+        except ValueError as error:
+            raise CliError(f"--owner-id: {error}", ExitCode.USAGE) from None
 
 
 async def _find(crawler: Crawler, settings: Settings) -> None:

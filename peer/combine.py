@@ -125,7 +125,7 @@ async def open_combiner(combined: str, sources: Sequence[Source], options: PeerO
             receiving = replace(
                 options, stream=source.stream, role=Role.LEAF, query=source.query, namespaces=source.namespaces
             )
-            serving = replace(options, stream=sub_stream(combined, label), role=Role.ROOT, query=None)
+            serving = replace(options, stream=sub_stream(combined, label), role=Role.ROOT, query=None, raw=True)
             combiner.inputs[label] = await stack.enter_async_context(open_peer(receiving.on_any_port()))
             combiner.outputs[label] = await stack.enter_async_context(open_peer(serving.on_any_port()))
             relay = SourceRelay(_Output(combiner.outputs[label]))

@@ -23,6 +23,23 @@ class WrongOwner(PeerError):
     """The stream belongs to somebody else: the roots in the directory are vouched for by another key."""
 
 
+class SeveralOwners(WrongOwner):
+    """Roots of several owners serve an open stream, and none of them was chosen yet: see `owner_id`."""
+
+    def __init__(self, sentence: str, owners: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.owners = owners
+        """Their fingerprints, as `owner_id` takes them."""
+
+
+class PeerClosed(PeerError, RuntimeError):
+    """This peer has left the mesh, or is leaving it: nothing can be sent or asked for any more."""
+
+
+class NotXml(PeerError, ValueError):
+    """What was to be published is not an XML document, and the stream was not declared raw."""
+
+
 class QueryNotCarried(PeerError):
     """A router's own client wants more than the router was told to carry."""
 

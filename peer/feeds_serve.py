@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ import trio
 
 from dcp import Packet, Start
 from peer.coreconfig import Role
-from peer.errors import NotSynchronised, WrongOwner
+from peer.errors import FeedError, NotSynchronised
 from peer.feeds_bytes import CHANNEL_CHUNKS
 from peer.feeds_stamp import strip_stamp
 from peer.feeds_state import MarkFile
@@ -41,8 +42,6 @@ READ_AHEAD = 256
 CHANNEL_PACKETS = 256
 """Numbered packets that wait to be published; then the feed waits."""
 LOOK_INTERVAL = 0.25
-OWNER_CHECK_PERIOD = 15.0
-"""How long a root looks for roots of another owner after its start."""
 
 
 class RootFeed:
@@ -76,12 +75,43 @@ class RootFeed:
         self._paced = 0
         self._reserved = 0
         self._saved_at = 0.0
-        state = options.state
-        self._file = MarkFile(state / f"root-{options.stream}.json", options.stream) if state is not None else None
-        self._mark = self._file.load() if self._file is not None else None
+        self._file: MarkFile | None = None
+        self._mark: Mark | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; `ended` is set when there is nothing more to read."""
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._open_mark)
+        try:
+            await self._run()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._close_mark)
+
+    def _open_mark(self) -> None:
+        folder = self.options.state or self.options.numbers
+        if folder is None or self.plan.numbering not in ("content", "asdi"):
+            return
+        try:
+            self._file, self._mark = MarkFile.open(folder, self.options.stream)
+        except FeedError as error:
+            if self.options.state is not None:
+                raise
+            log.warning("%s: %s; after a restart this root would repeat numbers", self.options.stream, error)
+
+    def _close_mark(self) -> None:
+        """Write down where the feed stood, without what was reserved ahead."""
+        if self._file is None:
+            return
+        try:
+            if self.last_an is not None and self.plan.numbering == "content":
+                self._file.save(Mark(self.last_an, exact=True))
+            elif self.last_an is not None and self._mark is not None:
+                self._file.save(self._mark)
+        finally:
+            self._file.close()
+
+    async def _run(self) -> None:
         if self.plan.numbering == "content":
             await self._run_content()
             return
@@ -91,46 +121,15 @@ class RootFeed:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        async with open_peer(self.options) as self.peer, trio.open_nursery() as nursery:
-            nursery.start_soon(self._check_owner, self.peer)
+        # Framing decides what a packet is; what the feed brings is passed on as it is.
+        async with open_peer(replace(self.options, raw=True), keeps_numbers=False) as self.peer:
             self._on_open(self.peer)
             yield
-            nursery.cancel_scope.cancel()
 
     async def _rest(self) -> None:
         log.info("the feed has ended after %d packets; its history is still served", self.published)
         self.ended.set()
         await trio.sleep_forever()
-
-    async def _check_owner(self, peer: Peer) -> None:
-        """Two roots of one open stream need one owner: the one that came second says so, and stops.
-
-        A stranger that comes later is only reported: otherwise whoever likes could stop a root by calling itself one.
-        """
-        from dht import DhtError, id_text
-
-        assert peer.directory is not None
-        begun = time.time()
-        reported: set[bytes] = set()
-        with trio.move_on_after(OWNER_CHECK_PERIOD):
-            while True:
-                try:
-                    roots = await peer.directory.roots(self.options.stream)
-                except DhtError:
-                    roots = []
-                for root in roots:
-                    if root.owner == peer.owner or root.peer_id in reported:
-                        continue
-                    sentence = (
-                        f"{self.options.stream} is already served by roots of the owner {id_text(root.owner)}, and "
-                        f"this root's owner is {id_text(peer.owner)}: clients would not follow it. Start it with the "
-                        "owner's key (--owner FILE) or a grant (--grant FILE)"
-                    )
-                    if root.version < begun * 1_000:  # versions are milliseconds of its clock
-                        raise WrongOwner(sentence)
-                    reported.add(bytes(root.peer_id))
-                    log.warning("%s: a root of another owner came later: %s", self.options.stream, id_text(root.owner))
-                await trio.sleep(LOOK_INTERVAL * 4)
 
     # --- feeds that have their numbers --------------------------------------------------------------------------------
 

@@ -16,12 +16,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from dcp import EVERYTHING, Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
+from dcp import Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
 from dcp.blocks import with_plain_errors
 from dcp.compression import Compressor
 from dcp.driver import Driver
@@ -31,14 +30,18 @@ from dcp.udp import UdpSocket
 from peer import meshevents
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import Role
-from peer.errors import Overrun, StreamUnavailable, WrongOwner
+from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable
 from peer.flow import Disconnected, FallingBehind, FlowEvent, KeepingUp, QueryNarrowed, QueryWidened, in_words
+from peer.listeners import Listeners
 from peer.messages import PeerId
+from peer.numbers import RESERVE, Numbers, numbers_of
 from peer.options import SELECTIONS, HostPort, PeerOptions, default_listen
+from peer.own_record import own_record
+from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
 from peer.records import candidate_of, grant_of
 from peer.statistics import Statistics, snapshot
-from xmlswitch import Query
+from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
     from dht import Grant, Identity, PeerRecord
@@ -53,13 +56,6 @@ FIRST_CONTACT_PATIENCE = 1.0
 CONTACT_LOOK_INTERVAL = 0.01
 
 
-@dataclass(slots=True)
-class _Listener:
-    channel: trio.MemorySendChannel[Event]
-    statistics_every: float | None
-    statistics_at: float = 0.0
-
-
 class Peer:
     """One peer of one stream: an async iterator of `Packet`, `Gap`, `Started` and `QuerySwitched`."""
 
@@ -71,6 +67,7 @@ class Peer:
         rng: random.Random,
         *,
         grant: Grant | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
         self.options = options
         self.identity = identity
@@ -94,9 +91,15 @@ class Peer:
         self.lookups: Counter[str] = Counter()
         """Questions to the directory by how they ended: found, nothing, unavailable, other_owner."""
         self.lookup_seconds = 0.0
+        self.published = 0
         self.published_bytes = 0
+        self.not_xml = 0
+        """What was refused by `send` because it is not XML."""
         self.query = options.query
         """What the program asked for last."""
+        self._numbers = numbers
+        self._numbers_low = trio.Event()
+        self._is_leaving = False
         self._left = trio.Event()
         self._readers = trio.lowlevel.ParkingLot()
         self._turns = trio.lowlevel.ParkingLot()
@@ -106,8 +109,7 @@ class Peer:
         self._publication = trio.Event()
         self._since_checkpoint = 0
         self._clock = trio.lowlevel.current_clock()
-        self._listeners: list[_Listener] = []
-        self._listening = trio.Event()
+        self._listeners = Listeners[Event](self.statistics)
         self._sound_told = -1
 
     # --- for programs -------------------------------------------------------------------------------------------------
@@ -116,6 +118,10 @@ class Peer:
     def address(self) -> HostPort:
         host, port = self.driver.udp.address[:2]
         return host, port
+
+    @property
+    def grant(self) -> Grant | None:
+        return self._grant
 
     @property
     def owner(self) -> bytes:
@@ -168,14 +174,45 @@ class Peer:
 
     def publish_now(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
         """As `send`, for callers that see to their own checkpoints."""
+        if self._is_leaving:
+            raise PeerClosed(f"this root of {self.options.stream} has left: nothing can be published any more")
+        if not self.options.raw:
+            try:
+                parse_document(payload)
+            except MalformedDocument as error:
+                self.not_xml += 1
+                raise NotXml(f"this is not an XML document, so no query could match it ({error})") from None
+        numbers = self._numbers
+        if numbers is not None:
+            if an is None:
+                an, continues = numbers.next()
+                contiguous = contiguous and continues
+            if not numbers.covers(an):
+                numbers.save(an + RESERVE)
         packed = self._compressor.pack(payload)
         number = self.core.publish(packed, an=an, contiguous=contiguous)
+        self.published += 1
         self.published_bytes += len(packed)
+        if numbers is not None:
+            numbers.given(number)
+            if numbers.runs_low:
+                self._numbers_low.set()
         self.driver.turn_soon()
         return number
 
+    async def run_numbers(self) -> None:
+        """Reserve ANs ahead, in a thread, so that `send` need not wait for the disk."""
+        numbers = self._numbers
+        while numbers is not None:
+            await self._numbers_low.wait()
+            self._numbers_low = trio.Event()
+            try:
+                await trio.to_thread.run_sync(numbers.save, numbers.last + RESERVE)
+            except FeedError as error:
+                log.warning("%s: %s", self.options.stream, error)  # `send` raises it when the last number is given
+
     async def send(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
-        """Publish a packet (roots only); returns its AN. Never waits for a child."""
+        """Publish a packet (roots only); returns its AN. Never waits for a child. NotXml, PeerClosed."""
         number = self.publish_now(payload, an=an, contiguous=contiguous)
         self._since_checkpoint += 1
         if self._since_checkpoint >= 64:
@@ -188,21 +225,31 @@ class Peer:
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
         """Want other packets from some position on, which a `QuerySwitched` tells; QueryError for a bad query."""
         parsed = Query.parse(query, namespaces or {}) if query is not None else None
+        self._check_open()
         self.core.change_query(parsed, now=trio.current_time())
         self.query = query
         self.driver.turn()
 
     async def leave(self) -> None:
-        """Withdraw, tell parents and children, and return when they have had time to find others."""
-        if not self._left.is_set():
+        """Withdraw, tell parents and children, and return when they have had time to find others.
+
+        A second call, and one after a call that was cancelled, waits for the same end.
+        """
+        if not self._is_leaving:
+            self._is_leaving = True
             self.core.leave(now=trio.current_time())
             self.driver.turn()
-            await self._left.wait()
+        await self._left.wait()
 
     def rejoin(self) -> None:
         """After `Overrun`: look for parents again and go on from the position reached, with gaps for what is gone."""
+        self._check_open()
         self.core.rejoin(now=trio.current_time())
         self.driver.turn()
+
+    def _check_open(self) -> None:
+        if self._is_leaving:
+            raise PeerClosed(f"this peer of {self.options.stream} has left: join again")
 
     async def wait_parents(self, count: int) -> None:
         """Until so many sound parents are held."""
@@ -219,6 +266,7 @@ class Peer:
         """What this peer counts. May be called outside a task of trio, in trio's thread."""
         return snapshot(
             self.core,
+            published=self.published,
             published_bytes=self.published_bytes,
             unreadable=self.unreadable,
             now=self.now(),
@@ -233,13 +281,7 @@ class Peer:
 
         The first is the resilience now. With `statistics_every` a `Statistics` comes at once and every so many seconds.
         """
-        if statistics_every is not None and statistics_every <= 0:
-            raise ValueError(f"statistics come every so many seconds, not every {statistics_every}")
-        send, receive = trio.open_memory_channel[Event](buffer)
-        self._listeners.append(_Listener(send, statistics_every))
-        send.send_nowait(self._resilience())
-        self._listening.set()
-        return receive
+        return self._listeners.add(buffer, self._resilience(), statistics_every)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -284,22 +326,11 @@ class Peer:
                 self._tell(event)
 
     def _tell(self, event: PeerEvent | Event) -> None:
-        for listener in list(self._listeners):
-            self._tell_one(listener, event)
-
-    def _tell_one(self, listener: _Listener, event: PeerEvent | Event) -> None:
-        try:
-            listener.channel.send_nowait(event)  # type: ignore[arg-type]
-        except trio.WouldBlock:
-            pass  # a listener that does not listen misses events, and harms nobody
-        except trio.BrokenResourceError:
-            self._listeners.remove(listener)
+        self._listeners.tell(event)  # type: ignore[arg-type]
 
     def end_events(self) -> None:
-        """The peer has gone: whoever listens is told so by the end of the channel."""
-        for listener in self._listeners:
-            listener.channel.close()
-        self._listeners.clear()
+        """The peer has gone: listeners see the end of their channel."""
+        self._listeners.close()
 
     def _resilience(self) -> meshevents.ResilienceChanged:
         self._sound_told = self.parents
@@ -308,18 +339,7 @@ class Peer:
 
     async def run_statistics(self) -> None:
         """Snapshots for the listeners that asked for them."""
-        while True:
-            now = trio.current_time()
-            next_at = float("inf")
-            for listener in list(self._listeners):
-                if listener.statistics_every is not None:
-                    if now >= listener.statistics_at:
-                        listener.statistics_at = now + listener.statistics_every
-                        self._tell_one(listener, self.statistics())
-                    next_at = min(next_at, listener.statistics_at)
-            with trio.move_on_at(next_at):
-                await self._listening.wait()
-                self._listening = trio.Event()
+        await self._listeners.run_statistics()
 
     def _on_turn(self) -> None:
         if self._listeners and self.parents != self._sound_told:
@@ -340,7 +360,7 @@ class Peer:
 
     async def run_lookups(self, directory: TrioDirectory) -> None:
         """Answer the core's questions for candidates: from the cache at once, from the DHT beside it."""
-        from dht import DhtError, StreamOwnerChanged
+        from dht import DhtError, OwnerError
 
         stream = self.options.stream
         while True:
@@ -350,18 +370,19 @@ class Peer:
             if wanted is None:
                 continue
             below = None if wanted.below_level >= 0xFFFF_FFFF else wanted.below_level
-            self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, below_level=below)])
-            await self._meet_somebody(directory)
             began, ended = time.perf_counter(), "unavailable"
             try:
+                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, below_level=below)])
+                await self._meet_somebody(directory)
+                began = time.perf_counter()
                 roots = await directory.roots(stream)
                 self._found(roots)
                 others = await directory.candidates(stream, below_level=below, limit=64, repair=wanted.for_repair)
                 self._found(others)
                 ended = "found" if roots or others else "nothing"
-            except StreamOwnerChanged as error:
+            except OwnerError as error:
                 ended = "other_owner"
-                self.fail(WrongOwner(str(error)))
+                self.fail(owner_problem(error))
             except DhtError as error:
                 log.info("directory: %s", error)
             self.lookups[ended] += 1
@@ -379,10 +400,12 @@ class Peer:
             self.core.add_candidates([candidate_of(record) for record in records], now=trio.current_time())
             self.driver.turn()
 
-    async def run_publications(self, directory: TrioDirectory) -> None:
-        """Keep the directory's word about us the same as the core's."""
+    async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
+        """Keep the directory's word about us the same as the core's, from `may_publish` on."""
         from dht import DhtError
 
+        if may_publish is not None:
+            await may_publish.wait()
         while True:
             await self._publication.wait()
             self._publication = trio.Event()
@@ -390,40 +413,9 @@ class Peer:
                 if self._record is None:
                     await directory.withdraw(self.options.stream)
                 else:
-                    await directory.publish(self._record_of(self._record, directory))
+                    await directory.publish(own_record(self, self._record, directory))
             except DhtError as error:
                 log.info("directory: %s", error)
-
-    def _record_of(self, record: meshevents.PublishRecord, directory: TrioDirectory) -> PeerRecord:
-        from dht import PeerRecord, QuerySummary
-        from dht import Role as DhtRole
-
-        role = {Role.ROOT: DhtRole.ROOT, Role.ROUTER: DhtRole.ROUTER, Role.LEAF: DhtRole.LEAF}[self.options.role]
-        token = self.core.subscription
-        return PeerRecord(
-            stream=self.options.stream,
-            peer_id=self.identity.peer_id,
-            addresses=(self._public_address(directory),),
-            role=role,
-            level=record.level,
-            hops=record.hops,
-            children=record.children,
-            capacity=record.capacity,
-            free_slots=record.free,
-            free_repair_slots=record.free_for_repair,
-            wanted_parents=record.parents_wanted,
-            held_parents=record.parents_held,
-            query=QuerySummary.of(self.core.policy.query_of(token).canonical) if token != EVERYTHING else None,
-            grant=self._grant,
-        )
-
-    def _public_address(self, directory: TrioDirectory) -> HostPort:
-        """Where others reach us: what we are bound to, or, bound to everything, where others saw us."""
-        host, port = self.address
-        if host in ("0.0.0.0", "::"):
-            seen = directory.observed_addresses()
-            return seen[0] if seen else ("127.0.0.1", port)
-        return host, port
 
     def fail(self, problem: Exception) -> None:
         self.problem = problem
@@ -438,19 +430,29 @@ async def open_peer(
     *,
     rng: random.Random | None = None,
     bind: Callable[[HostPort], Awaitable[UdpSocket]] = UdpSocket.bind,
+    keeps_numbers: bool = True,
 ) -> AsyncIterator[Peer]:
-    """Run a peer until the block ends; it leaves the mesh with a word to everybody. `bind` is for tests that lose."""
+    """Run a peer until the block ends; it leaves the mesh with a word to everybody.
+
+    `bind` is for tests that lose; `keeps_numbers` is False for feeds, which see to their numbers themselves.
+    """
     from dht import DirectoryOptions, Identity, open_directory
 
     identity = Identity.load_or_create(options.identity) if options.identity is not None else Identity.generate()
     udp = await bind(options.listen or default_listen(options.bootstrap))
+    numbers: Numbers | None = None
     try:
-        peer = Peer(options, identity, udp, rng or random.SystemRandom(), grant=grant_of(options, identity))
+        grant = grant_of(options, identity)
+        own_owner = grant.owner if grant is not None else identity.peer_id
+        owner = checked_owner(options, own_owner)
+        numbers = await trio.to_thread.run_sync(numbers_of, options) if keeps_numbers else None
+        peer = Peer(options, identity, udp, rng or random.SystemRandom(), grant=grant, numbers=numbers)
         state = options.state
         directory_options = DirectoryOptions(
             bootstrap=tuple(options.bootstrap),
             contacts_file=state / "contacts.json" if state is not None else None,
             pins_file=state / "pins.json" if state is not None else None,
+            owners={options.stream: owner} if owner is not None else {},
             beacon=options.beacon,
         )
         async with (
@@ -460,12 +462,19 @@ async def open_peer(
             peer.directory = directory
             nursery.start_soon(peer.driver.run)
             nursery.start_soon(peer.run_lookups, directory)
-            nursery.start_soon(peer.run_publications, directory)
             nursery.start_soon(peer.run_statistics)
+            nursery.start_soon(peer.run_numbers)
+            check = owner_check(options, own_owner, directory)
+            nursery.start_soon(peer.run_publications, directory, check.may_publish if check is not None else None)
             peer.core.start(now=trio.current_time())
             peer.driver.turn()
             try:
-                yield peer
+                # A nursery of its own: a root that is refused has to take its record back, with everything running.
+                async with trio.open_nursery() as watching:
+                    if check is not None:
+                        watching.start_soon(check.run)
+                    yield peer
+                    watching.cancel_scope.cancel()
             finally:
                 with trio.move_on_after(options.mesh.leave_grace + 1.0, shield=True):
                     await peer.leave()
@@ -474,6 +483,9 @@ async def open_peer(
                 nursery.cancel_scope.cancel()
     finally:
         udp.close()
+        if numbers is not None:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(numbers.close)
 
 
 __all__ = ["Gap", "LinkClosed", "Packet", "Peer", "PeerOptions", "QuerySwitched", "Started", "StreamUnavailable"]

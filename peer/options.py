@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dcp import Config, Start
 from dcp.link import is_loopback
@@ -16,9 +16,14 @@ from peer.meshconfig import MAX_PARENTS, MeshConfig
 from peer.selection import RootWalk, ScoredSelection, SelectionPolicy
 from xmlswitch import Query
 
+if TYPE_CHECKING:
+    from dht.identity import PeerId
+
 HostPort = tuple[str, int]
 
 DEFAULT_CAPACITY = 6
+MAX_CAPACITY = 4_096
+"""Children. Each costs a link's buffers and a share of every packet's work; records and messages count in 16 bits."""
 SELECTIONS: dict[str, Callable[[], SelectionPolicy]] = {"scored": ScoredSelection, "walk": RootWalk}
 NETWORKS = ("lan", "wan")
 
@@ -48,6 +53,12 @@ class PeerOptions:
     """Key file, made when it is not there; None: a key for this run only."""
     state: Path | None = None
     """Folder in which contacts and pinned owners are remembered; None: nothing is."""
+    numbers: Path | None = None
+    """Folder in which a root keeps its last AN over restarts; None: that of `state`, if there is one."""
+    owner_id: str | None = None
+    """Fingerprint of the stream's owner, when several call themselves so. A root's must be its own."""
+    raw: bool = False
+    """Packets need not be XML: a root publishes any bytes. Queries match none that is not XML."""
     start: Start = Start.NEW
     position: int | None = None
     dynamic: bool = False
@@ -74,16 +85,39 @@ class PeerOptions:
                 raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
         if not 1 <= self.parents <= MAX_PARENTS:
             raise ValueError(f"parents is 1 to {MAX_PARENTS}, not {self.parents}")
+        if (
+            isinstance(self.capacity, bool)
+            or not isinstance(self.capacity, int)
+            or not 0 <= self.capacity <= MAX_CAPACITY
+        ):
+            raise ValueError(f"capacity is 0 to {MAX_CAPACITY} children, not {self.capacity!r}")
+        if self.owner_id is not None:
+            self.chosen_owner()
         for address in self.bootstrap:
             if not _is_address(address) or not address[1]:
                 raise ValueError(f"bootstrap is a list of (host, port), and {address!r} is none")
         if self.listen is not None and not _is_address(self.listen):
             raise ValueError(f"listen is a (host, port), not {self.listen!r}")
 
+    def chosen_owner(self) -> PeerId | None:
+        """The owner that `owner_id` names; ValueError when it is not a fingerprint, or not the one in the name."""
+        from dht import parse_id_text
+        from dht.streams import owner_of_name
+
+        if self.owner_id is None:
+            return None
+        try:
+            owner = parse_id_text(self.owner_id)
+        except ValueError as error:
+            raise ValueError(f"owner_id is an owner's fingerprint, not {self.owner_id!r} ({error})") from None
+        if (owner_of_name(self.stream) or owner) != owner:
+            raise ValueError(f"{self.stream} names another owner than {self.owner_id}")
+        return owner
+
     def on_any_port(self, **changes: Any) -> PeerOptions:
         """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
         listen = (self.listen[0], 0) if self.listen is not None else None
-        return replace(self, listen=listen, identity=None, state=None, **changes)
+        return replace(self, listen=listen, identity=None, state=None, numbers=None, **changes)
 
     def core(self) -> CoreConfig:
         capacity = 0 if self.role is Role.LEAF else self.capacity

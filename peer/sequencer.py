@@ -50,6 +50,8 @@ class Mark:
     an: int
     time: int | None = None
     settled: bool | None = None
+    exact: bool = False
+    """Whether `an` is the last one given, not one that was reserved ahead."""
 
 
 class PositionSequencer:

@@ -89,7 +89,9 @@ class Statistics:
         return self.parents_sound >= self.parents_wanted
 
 
-def snapshot(core: PeerCore, *, published_bytes: int = 0, unreadable: int = 0, now: float) -> Statistics:
+def snapshot(
+    core: PeerCore, *, published: int = 0, published_bytes: int = 0, unreadable: int = 0, now: float
+) -> Statistics:
     """What the core counts at this moment; the shell's own counts come with it."""
     from dht import id_text
 
@@ -112,7 +114,7 @@ def snapshot(core: PeerCore, *, published_bytes: int = 0, unreadable: int = 0, n
         for child in core.mesh.children.links.values()
         if (link := served.get(core.dcp_link(child.link) or 0)) is not None
     )
-    published = sender.log if is_root and sender is not None else None
+    log = sender.log if is_root and sender is not None else None
     return Statistics(
         role=core.config.role.value,
         state=core.mesh.state.value,
@@ -130,8 +132,8 @@ def snapshot(core: PeerCore, *, published_bytes: int = 0, unreadable: int = 0, n
             for parent in core.mesh.parents.links.values()
         ),
         children=children,
-        position=got.position if got is not None else published.head if published is not None else None,
-        packets=got.packets if got is not None else published.next_ordinal if published is not None else 0,
+        position=got.position if got is not None else log.head if log is not None else None,
+        packets=got.packets if got is not None else published,
         bytes=got.bytes if got is not None else published_bytes,
         gaps=got.gaps if got is not None else 0,
         duplicates=got.duplicates if got is not None else 0,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from dcp import guard
@@ -22,3 +25,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 # tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Roots keep their numbers in a folder of the user's: tests must neither find nor leave any there.
+_HOMES = tempfile.mkdtemp(prefix="skymesh-tests-")
+_NUMBERS = itertools.count()
+os.environ["XDG_DATA_HOME"] = os.path.join(_HOMES, "shared")
+
+
+@pytest.fixture(autouse=True)
+def _own_data_home(monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", os.path.join(_HOMES, str(next(_NUMBERS))))
+
+
+def pytest_unconfigure():
+    import shutil
+
+    shutil.rmtree(_HOMES, ignore_errors=True)

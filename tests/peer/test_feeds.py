@@ -485,8 +485,25 @@ async def test_a_counting_root_never_gives_a_number_twice(tmp_path):
             ans += [item.an for item in await take(peer, 3) if isinstance(item, Packet)]
             await stream.aclose()
     assert ans[:3] == [1, 2, 3]
-    assert ans[3] > 3 + RESERVE - 3
-    assert len(set(ans)) == 6
+    assert ans[3:] == [5, 6, 7], "one is left out: what the feed brought meanwhile is missing"
+
+
+async def test_a_counting_root_that_was_killed_goes_on_behind_what_it_reserved(tmp_path):
+    file, mark = MarkFile.open(tmp_path, "feed")
+    assert mark is None
+    file.save(Mark(RESERVE))
+    file.close()  # without the exact mark of a proper end
+    feed = plan("tcp-listen://127.0.0.1:0")
+    feeder = Feeder()
+    options = root_options(tmp_path, state=tmp_path)
+    async with serving(options, feed, on_listening=feeder.on_listening, find_timeout=0.1) as root:
+        stream = await feeder.connect()
+        await stream.send_all(b"<a/>")
+        with trio.fail_after(PATIENCE):
+            while root.last_an is None:
+                await root.peer.wait_turn()
+        await stream.aclose()
+    assert root.last_an == RESERVE + 2
 
 
 @pytest.mark.net
@@ -495,6 +512,8 @@ async def test_a_root_of_another_owner_says_so(tmp_path):
     feed = plan(str(tmp_path / "feed.xml"))
     async with serving(root_options(tmp_path), feed) as root:
         stranger = PeerOptions(stream="feed", role=Role.ROOT, beacon=False, bootstrap=[root.peer.address])
-        with pytest.raises(ExceptionGroup) as caught, trio.fail_after(PATIENCE):
+        with (
+            pytest.raises(WrongOwner, match="already served by roots of the owner"),
+            trio.fail_after(PATIENCE),
+        ):
             await RootFeed(stranger, feed).run()
-    assert caught.group_contains(WrongOwner, match="already served by roots of the owner", depth=None)
