@@ -208,7 +208,7 @@ def _print_status(service: Any, *, as_json: bool) -> None:
         "isolated": node.is_isolated,
         "records": len(node.store),
         "refused": {reason.name.lower(): count for reason, count in sorted(node.store.refused.items())},
-        "counters": dict(sorted(node.protocol.counters.items())),
+        "counters": dict(sorted(node.counters().items())),
     }
     if as_json:
         _print_json(status)

@@ -10,10 +10,13 @@ class StoreLimits:
     """What one node keeps for others. A policy stands beside each bound; hitting it is counted by `Refusal`."""
 
     max_records_per_key: int = 64  # full: a crowded source gives way, else KEY_FULL; publishers go deeper
-    max_per_source_per_key: int = 16  # one address (IPv6: one /64) under one key: SOURCE_QUOTA
+    max_per_source_per_key: int = 16  # one address (IPv6: one /64) under one key, handed on or not: SOURCE_QUOTA
+    # One source in the whole store, what it hands on for others included: HOST_QUOTA. A host with 50 peers of a stream
+    # needs 100 (candidate and root record), and twice that while levels change and withdrawn ones have not expired.
+    max_per_source: int = 512
     max_handed_per_key: int = 32  # records handed on by other nodes; the first to give way
     max_keys_per_publisher: int = 16  # roots, candidates, and old level buckets that have not expired: PUBLISHER_QUOTA
-    max_records: int = 8192  # in all, some 4 MB: STORE_FULL
+    max_records: int = 8192  # in all, at most 4 MiB (512 bytes each): the largest source gives way, else STORE_FULL
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Refusal(enum.IntEnum):
     BAD_TOKEN = 0x0E  # a store without the token that proves the source address
     WRONG_STREAM = 0x0F  # read under one stream, made for another
     OTHER_OWNER = 0x10  # a root of an open stream whose owner is not the pinned one
+    HOST_QUOTA = 0x11  # one source address holds its share of the whole store already
 
 
 class DhtError(Exception):

@@ -134,6 +134,11 @@ class Node:
         if not self.is_closed:
             self.protocol.datagram_received(data, addr)
 
+    def counters(self) -> Counter[str]:
+        """Datagrams and requests by what became of them, and what the store had to do."""
+        evicted = {"evicted_from_key": self.store.evicted, "evicted_from_store": self.store.evicted_from_store}
+        return self.protocol.counters + Counter(evicted)
+
     @property
     def contacts(self) -> list[Contact]:
         return self.protocol.router.contacts

@@ -139,7 +139,7 @@ class TrioDirectory:
             is_isolated=node.is_isolated,
             records_held=len(node.store),
             refused={reason.name.lower(): count for reason, count in node.store.refused.items()},
-            counters=dict(node.protocol.counters),
+            counters=dict(node.counters()),
             largest_datagram=node.protocol.largest_sent,
         )
 

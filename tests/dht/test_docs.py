@@ -23,7 +23,7 @@ def test_the_limits_are_the_codes():
     limits, config = StoreLimits(), NodeConfig()
     for said in (
         f"records a key | {limits.max_records_per_key} |",
-        f"of one source a key | {limits.max_per_source_per_key} |",
+        f"of one source per key | {limits.max_per_source_per_key} |",
         f"handed on by other nodes, a key | {limits.max_handed_per_key} |",
         f"keys a publisher | {limits.max_keys_per_publisher} |",
         f"records in all | {limits.max_records:,} ",

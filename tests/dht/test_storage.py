@@ -97,6 +97,64 @@ def test_a_full_key_gives_room_to_new_sources_first():
     assert kept.page(KEY, start=bytes(20), budget=4000, now=NOW).is_full
 
 
+def test_one_source_does_not_fill_the_store():
+    kept = store(max_per_source=20)
+    levels = [0, 600, 1_200, 2_500, 5_000, 10_000]
+
+    def flood(number: int, source: str):
+        level = levels[number % len(levels)]
+        return put(kept, number, key=candidate_key_of(record_of(identity(number), level=level), depth=0), level=level,
+                   source=source)  # fmt: skip
+
+    outcomes = [flood(number, "flood") for number in range(1, 61)]
+    assert outcomes.count(None) == len(kept) == 20
+    assert set(outcomes[20:]) == {Refusal.HOST_QUOTA}
+    assert flood(61, "honest") is None
+    assert flood(1, "flood") is None  # what it has may be renewed
+    kept.check_invariants()
+
+
+def test_records_handed_on_count_against_the_node_that_hands_them_on():
+    kept = store()
+    outcomes = [put(kept, number, source="helper", handed=number % 2 == 0) for number in range(1, 25)]
+    assert outcomes.count(None) == kept.limits.max_per_source_per_key
+    assert set(outcomes) == {None, Refusal.SOURCE_QUOTA}
+
+
+def test_a_record_that_its_own_peer_stores_is_no_longer_charged_to_the_node_that_handed_it_on():
+    kept = store(max_per_source=1)
+    assert put(kept, 1, source="helper", handed=True) is None
+    assert put(kept, 2, source="helper", handed=True) is Refusal.HOST_QUOTA
+    assert put(kept, 1, source="itself") is None  # the same bytes
+    assert put(kept, 2, source="helper", handed=True) is None
+    assert put(kept, 2, source="itself 2", version=2) is None
+    assert put(kept, 3, source="helper", handed=True) is None
+    kept.check_invariants()
+
+
+def test_a_full_store_takes_from_the_largest_source_and_never_from_an_equal_one():
+    kept = store(max_records=12, max_per_source=12)
+    for number in range(1, 11):
+        assert put(kept, number, source="flood", handed=number == 7) is None
+    honest = [11, 12, 13, 14, 15]
+    for number in honest:
+        assert put(kept, number) is None
+    left = set(peers(kept))
+    assert {identity(number).peer_id for number in honest} <= left
+    assert identity(7).peer_id not in left, "what was handed on goes first"
+    assert (len(kept), kept.evicted_from_store) == (12, 3)
+    assert put(kept, 20, source="flood") is Refusal.STORE_FULL
+    kept.check_invariants()
+
+
+def test_many_small_sources_push_out_only_the_large_one():
+    kept = store(max_records=6)
+    for number in range(1, 7):
+        assert put(kept, number) is None
+    assert [put(kept, number) for number in range(7, 60)] == [Refusal.STORE_FULL] * 53
+    assert set(peers(kept)) == {identity(number).peer_id for number in range(1, 7)}
+
+
 def test_records_handed_on_give_way_to_their_own_publishers():
     kept = store(max_records_per_key=4, max_handed_per_key=4)
     for number in range(1, 5):
@@ -164,6 +222,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.kept = store(
             max_records_per_key=5,
             max_per_source_per_key=3,
+            max_per_source=6,
             max_handed_per_key=2,
             max_keys_per_publisher=3,
             max_records=12,
