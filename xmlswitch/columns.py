@@ -10,12 +10,14 @@ from xmlswitch.ladders import rank
 from xmlswitch.numerals import NAN, NUMERAL_STARTS, to_number
 
 if TYPE_CHECKING:
+    from xmlswitch.budget import Work
     from xmlswitch.paths import PathEntry
 
 # What a text means to a column: its value, that as a number, what waits for it, and its place among thresholds.
 Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
 
+_ARGUMENT_WORK = 50  # characters that one of a function's arguments is worth: translate() makes a table of them
 _MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
 
 
@@ -27,6 +29,8 @@ def look_of(value: str) -> Look:
 
 class ColumnEntry:
     __slots__ = (
+        "_arguments",
+        "_links",
         "_max_looks",
         "_numbers",
         "_prefixes",
@@ -41,9 +45,14 @@ class ColumnEntry:
         "looks",
         "path",
         "refs",
+        "work",
     )
 
-    def __init__(self, column: Column, path: PathEntry, max_looks: int) -> None:
+    def __init__(self, column: Column, path: PathEntry, max_looks: int, work: Work) -> None:
+        self.work = work
+        # What the functions cost for a text: they go through it one by one, and through their own arguments.
+        self._links = 1 + len(column.chain)
+        self._arguments = sum(len(str(arg)) for link in column.chain for arg in link[1:])
         self.column = column
         self.path = path
         self.first = column.first
@@ -63,6 +72,8 @@ class ColumnEntry:
 
     def look(self, text: str) -> Look:
         """What a node's text means; kept in `looks`."""
+        if len(text) > _MAX_CHARS or self._arguments > _MAX_CHARS:
+            self.work.charge(len(text) * self._links + self._arguments * _ARGUMENT_WORK)
         value = transformed(text, self.chain) if self.chain else text
         number = to_number(value) if value[:1] in NUMERAL_STARTS else NAN
         look = value, number, self._waiting_for(value, number) if self.has_anchors else (), rank(number)

@@ -1,8 +1,8 @@
 """The one XML parser of the project: bytes from anybody to an lxml tree, or `MalformedDocument` with rule and place.
 
 Refused: a DOCTYPE of any kind, entities beyond the five, more than one document, what is not well-formed, what breaks a
-limit. Kept as the parser gives them: comments, processing instructions, white space. CDATA sections are text. White
-space before the XML declaration, which feeds send, is forgiven.
+limit, encodings other than UTF-8, UTF-16, ISO-8859-1 and US-ASCII. Kept as the parser gives them: comments, processing
+instructions, white space. CDATA sections are text. White space before the XML declaration is forgiven: feeds send it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ _WHITE_SPACE = b" \t\r\n"
 # The prolog up to a DOCTYPE: declaration, comments and processing instructions may stand before it.
 _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?(?:(?!\?>).)*+\?>|<!--(?:(?!-->).)*+-->)*+<!DOCTYPE", re.DOTALL)
 _PLAIN_ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["'](?:utf-8|us-ascii)["']""", re.IGNORECASE)
+_ENCODINGS = frozenset(
+    {"UTF-8", "UTF-16", "UTF-16LE", "UTF-16BE", "ISO-8859-1", "LATIN1", "LATIN-1", "US-ASCII", "ASCII"}
+)
+_ENCODINGS_IN_WORDS = "write UTF-8, UTF-16, ISO-8859-1 or US-ASCII"
 _MIN_BYTES_A_LEVEL = 7  # <a></a>
 
 
@@ -51,9 +55,13 @@ def parse_document(packet: bytes, limits: DocumentLimits = DOCUMENT_LIMITS) -> A
         raise _malformed(error) from None
     except (ValueError, LookupError) as error:  # lxml's own refusals, of encodings it can't look up
         raise MalformedDocument(Rule.ENCODING, str(error)) from None
-    # An encoding in which `<` is not the byte 0x3c hides a DOCTYPE from the search above, not from the parser.
-    if suspicious and root.getroottree().docinfo.internalDTD is not None:
-        _refuse_doctype(packet, 0)
+    if suspicious:
+        info = root.getroottree().docinfo
+        # Few encodings, so that all peers read the same; what is declared may also hide a `<` from our eyes.
+        if info.encoding is not None and info.encoding.upper() not in _ENCODINGS:
+            raise MalformedDocument(Rule.ENCODING, f"{info.encoding} is not accepted: {_ENCODINGS_IN_WORDS}", 1, 1)
+        if info.internalDTD is not None:
+            _refuse_doctype(packet, 0)
     _check_limits(root, packet, limits)
     return root
 

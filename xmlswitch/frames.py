@@ -20,11 +20,13 @@ from xmlswitch.blocks import Block, Job, left, run
 from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
+from xmlswitch.matching import NODE_WORK
 from xmlswitch.paths import PathEntry, PathTable
 from xmlswitch.twigs import Condition, Twig
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
+    from xmlswitch.budget import Work
     from xmlswitch.limits import IndexLimits
     from xmlswitch.paths import Accept
 
@@ -131,7 +133,8 @@ class ScopeSet:
 class Frames:
     """All scopes. `relative` is the automaton that runs from every frame's node downwards."""
 
-    def __init__(self, limits: IndexLimits, on_change: Callable[[], None]) -> None:
+    def __init__(self, limits: IndexLimits, on_change: Callable[[], None], work: Work) -> None:
+        self.work = work
         self._limits = limits
         self._on_change = on_change
         self.relative = Automaton(limits.max_states)
@@ -280,7 +283,7 @@ class Frames:
     def _column(self, path: PathEntry, column: Column, again: bool) -> ColumnEntry:
         entry = path.columns.get(column)
         if entry is None:
-            entry = path.columns[column] = ColumnEntry(column, path, self._limits.max_value_memo)
+            entry = path.columns[column] = ColumnEntry(column, path, self._limits.max_value_memo, self.work)
         if not again:
             entry.refs += 1
         return entry
@@ -313,7 +316,7 @@ class Frames:
             facts.setdefault(term, set()).add(place)
         if not program.jobs and not program.fact_jobs:
             return
-        values = _Values(program.nodes, frame, facts, texts)
+        values = _Values(program.nodes, frame, facts, texts, self.work)
         for job in program.fact_jobs:
             for slot in bits_of(left(job, values)):
                 term = job[0].entries[slot]  # type: ignore[assignment]
@@ -324,9 +327,12 @@ class Frames:
 class _Values(dict[ColumnEntry, "Look | list[Look]"]):
     """The values of a frame. `nodes`: where a path ended."""
 
-    __slots__ = ("_facts", "_frame", "_nodes", "_texts")
+    __slots__ = ("_facts", "_frame", "_nodes", "_texts", "_work")
 
-    def __init__(self, nodes: dict[PathEntry, list[Accept]], frame: Frame, facts: Facts, texts: Texts) -> None:
+    def __init__(
+        self, nodes: dict[PathEntry, list[Accept]], frame: Frame, facts: Facts, texts: Texts, work: Work
+    ) -> None:
+        self._work = work
         self._nodes = nodes
         self._frame = frame
         self._facts = facts
@@ -334,22 +340,23 @@ class _Values(dict[ColumnEntry, "Look | list[Look]"]):
 
     def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
         accepts = self._nodes.get(column.path)
-        found = self[column] = _read(column, accepts, self._frame, self._facts, self._texts)
+        found = self[column] = _read(column, accepts, self._frame, self._facts, self._texts, self._work)
         return found
 
 
-def _text(place: int, node: Any, texts: Texts) -> str:
+def _text(place: int, node: Any, texts: Texts, work: Work) -> str:
     """A node's string-value; an element's, which can be long to put together, only once a document."""
     if isinstance(node, str):
         return node
     text = texts.get(place)
     if text is None:
         text = texts[place] = string_value(node)
+        work.charge(len(text) + NODE_WORK)
     return text
 
 
 def _read(
-    column: ColumnEntry, accepts: list[Accept] | None, frame: Frame, facts: Facts, texts: Texts
+    column: ColumnEntry, accepts: list[Accept] | None, frame: Frame, facts: Facts, texts: Texts, work: Work
 ) -> Look | list[Look]:
     if accepts is None:
         return column.absent
@@ -360,12 +367,12 @@ def _read(
             return _YES
         return _NO
     if column.first:
-        text = _text(*min((frame[accept][0] for accept in accepts), key=lambda pair: pair[0]), texts)
+        text = _text(*min((frame[accept][0] for accept in accepts), key=lambda pair: pair[0]), texts, work)
         return column.looks.get(text) or column.look(text)
     found: list[Look] = []
     for accept in accepts:
         for place, node in frame[accept]:
-            text = _text(place, node, texts)
+            text = _text(place, node, texts, work)
             found.append(column.looks.get(text) or column.look(text))
     return found[0] if len(found) == 1 else found
 

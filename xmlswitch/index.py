@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from xmlswitch.atoms import Column, Conjunction, Test
 from xmlswitch.automaton import Automaton
 from xmlswitch.buckets import Bucket
+from xmlswitch.budget import Work
 from xmlswitch.columns import ANCHORS, ColumnEntry
 from xmlswitch.entries import Bound, Entry, EntryKey, Needs
 from xmlswitch.frames import Frames, Term
@@ -42,6 +43,7 @@ class Index:
 
     def __init__(self, limits: IndexLimits) -> None:
         self.limits = limits
+        self.work = Work()
         self.automaton = Automaton(limits.max_states)
         self.journal = Journal()
         self.version = 0  # changes when a walk over the same document would find other things:
@@ -49,7 +51,7 @@ class Index:
         self.paths_changed = 0  # sees a path that is new, or misses one
         self.shelves = 0  # changes when path's buckets hold other blocks, or other columns have anchors
         self.entries: dict[EntryKey, Entry] = {}
-        self.frames = Frames(limits, self._walks_changed)
+        self.frames = Frames(limits, self._walks_changed, self.work)
         self.spots = Spots(self, self.frames)
         self.always = Bucket(self._shelves_changed)  # of conjunctions that require no path
         self._paths = PathTable(self.automaton, self._paths_changed)
@@ -288,7 +290,7 @@ class Index:
     def _hold_column(self, path: PathEntry, column: Column) -> ColumnEntry:
         entry = path.columns.get(column)
         if entry is None:
-            entry = path.columns[column] = ColumnEntry(column, path, self.limits.max_value_memo)
+            entry = path.columns[column] = ColumnEntry(column, path, self.limits.max_value_memo, self.work)
             path.counted += entry.is_count
             self._layout_changed()
         entry.refs += 1

@@ -18,7 +18,7 @@ class DocumentLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """What a query may be. The sizes bound parsing; the steps bound what one packet can be made to cost."""
+    """What a query may be. The sizes bound parsing; what one packet can be made to cost is in `budget`."""
 
     max_chars: int = 8192
     max_nesting: int = 48  # parentheses, predicates and function calls inside each other
@@ -29,8 +29,6 @@ class QueryLimits:
     max_conjunctions: int = 32  # of the disjunctive form in the index; a query with more is checked by evaluation
     max_literals: int = 48  # in one conjunction of the index
     max_cost_degree: int = 3  # nested walks over the whole document, as in //a[//b[//c]]
-    max_steps: int = 40_000_000  # estimated node visits of one evaluation on one packet; beyond it the query is cut off
-    max_packet_steps: int = 80_000_000  # of all evaluations on one packet together
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.answers import bits_of, mask_of
 from xmlswitch.blocks import Block, Job, Values, run
+from xmlswitch.evaluate import string_value
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
     from xmlswitch.buckets import Bucket, Single
+    from xmlswitch.budget import Work
     from xmlswitch.columns import ColumnEntry, Look
     from xmlswitch.entries import Entry, Needs
     from xmlswitch.index import Index
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from xmlswitch.walk import Findings
 
 NO, SURE, UNSURE = 0, 1, 2
+NODE_WORK = 200  # characters that a look at a node is worth
 _MAX_KNOWN = 2048  # buckets, and needs, of which a structure knows what it allows
 
 
@@ -79,6 +82,27 @@ class Structure:
             known.clear()
         part = known[bucket] = Part(bucket, self, is_short, once=not self._lasts)
         return part
+
+
+class DocumentTexts:
+    """The string-values of a document's nodes, each put together once; what is read is charged."""
+
+    __slots__ = ("_known", "_work")
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._known: dict[Any, str] = {}
+
+    def text(self, node: Any) -> str:
+        if isinstance(node, str):
+            return node
+        if len(node) == 0:
+            return node.text or ""
+        text = self._known.get(node)
+        if text is None:
+            text = self._known[node] = string_value(node)
+            self._work.charge(len(text) + NODE_WORK)
+        return text
 
 
 class Texts(dict["ColumnEntry", "Look | list[Look]"]):

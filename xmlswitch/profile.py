@@ -6,7 +6,8 @@ XPORT's `match(m, p)`, `merge(p, q)` and the index methods `init`, `add`, `remov
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from xmlswitch.query import Query
@@ -17,6 +18,15 @@ Q_contra = TypeVar("Q_contra", contravariant=True)
 
 class ProfileIndex(Protocol[Q_contra]):
     """Standing queries of links, by link slot. A link's query is added once and removed once."""
+
+    @property
+    def cut_offs(self) -> Counter[int]:
+        """By link, how often a packet passed because a query would have cost too much."""
+        ...
+
+    def forget(self, link: int) -> None:
+        """The link is gone: its slot may be another's soon."""
+        ...
 
     def add(self, query: Q_contra, link: int) -> None: ...
 
@@ -50,8 +60,8 @@ class Profile(Protocol[Q]):
         """Sound: if true, no packet matches `special` and not `general`."""
         ...
 
-    def index(self) -> ProfileIndex[Q]:
-        """A new, empty index."""
+    def index(self, *, strict: bool = False, clock: Callable[[], float] | None = None) -> ProfileIndex[Q]:
+        """A new, empty index. `strict` and `clock` as for `Switch`."""
         ...
 
     def encode(self, query: Q) -> bytes: ...
@@ -80,10 +90,10 @@ class XPathProfile:
 
         return covers(general, special)
 
-    def index(self) -> ProfileIndex[Query]:
+    def index(self, *, strict: bool = False, clock: Callable[[], float] | None = None) -> ProfileIndex[Query]:
         from xmlswitch.engine import XPathIndex
 
-        return XPathIndex()
+        return XPathIndex(strict=strict, clock=clock)
 
     def encode(self, query: Query) -> bytes:
         return query.encode()

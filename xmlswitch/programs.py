@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from xmlswitch.matching import Part, Structure, decide, undecided
+from xmlswitch.matching import NODE_WORK, Part, Structure, decide, undecided
 
 if TYPE_CHECKING:
     from xmlswitch.answers import Answer
@@ -168,6 +168,8 @@ class Program:
         several: list[Look] = []
         for node in nodes:
             text = filled(node, texts)
+            if not isinstance(node, int):
+                column.work.charge(len(text) + NODE_WORK)
             several.append(column.looks.get(text) or column.look(text))
         return several
 

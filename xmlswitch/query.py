@@ -23,11 +23,12 @@ from xmlswitch.errors import (
     QueryTooExpensiveError,
 )
 from xmlswitch.evaluate import Evaluator
-from xmlswitch.limits import QUERY_LIMITS, QueryLimits
+from xmlswitch.limits import QUERY_LIMITS, IndexLimits, QueryLimits
 from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
 from xmlswitch.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step
 
 if TYPE_CHECKING:
+    from xmlswitch.engine import XPathIndex
     from xmlswitch.plan import Plan
     from xmlswitch.twigs import Twig
     from xmlswitch.xpath2 import Expression
@@ -36,6 +37,7 @@ _NO_NAMESPACES: Mapping[str, str] = {}
 _PLAIN_PATH = re.compile(r"(?:/{1,2}(?:[A-Za-z_][A-Za-z_0-9.-]*|\*))+(?:/@[A-Za-z_][A-Za-z_0-9.-]*)?")
 _MAX_PLAIN = 256
 _SURELY_SHORT, _SURELY_FLAT = 512, 80  # characters of a canonical form, and of a text, that break no limit of parts
+_OWN_INDEX = IndexLimits(max_states=2000, max_shapes=16, max_value_memo=256)  # there may be many of these
 _WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, measured: tree, plan, text for libxml2
 
 
@@ -229,8 +231,29 @@ class Query:
 
     # --- what it says about one packet ---
 
+    def passes(self, packet: bytes) -> bool:
+        """Whether a switch passes the packet to a link with this query: bounded, and true where that costs too much.
+
+        For queries of others, and for packets of the past. `MalformedDocument` for what is no XML.
+        """
+        if self.matches_everything:
+            return True
+        return bool(self._index.match(packet, 1))
+
+    @cached_property
+    def _index(self) -> XPathIndex:
+        """A switch of its own: what `passes` says is what any switch says, and it learns from packet to packet."""
+        from xmlswitch.engine import XPathIndex
+
+        index = XPathIndex(limits=_OWN_INDEX)
+        index.add(self, 0)
+        return index
+
     def matches(self, packet: bytes) -> bool:
-        """Whether one packet matches, by evaluation and without an index. `MalformedDocument` for what is no XML."""
+        """Whether one packet matches, exactly, whatever that costs: for a subscriber's own query.
+
+        `MalformedDocument` for what is no XML. An XPath 2.0+ query that takes too long matches.
+        """
         if self.matches_everything:
             return True
         try:

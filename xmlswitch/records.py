@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,6 +209,10 @@ class RecordIndex:
         self._by_field: dict[str, dict[_Standing, None]] = {}
         self._others: dict[_Standing, None] = {}
         self._standing: dict[tuple[Condition, ...], _Standing] = {}
+        self.cut_offs: Counter[int] = Counter()  # always empty: nothing costs too much
+
+    def forget(self, link: int) -> None:
+        """Nothing is kept for a link beyond its queries."""
 
     def add(self, query: RecordQuery, link: int) -> None:
         for part in query.alternatives:
@@ -302,7 +307,8 @@ class RecordProfile:
     def covers(self, general: RecordQuery, special: RecordQuery) -> bool:
         return all(any(_covers(g, s) for g in general.alternatives) for s in special.alternatives)
 
-    def index(self) -> RecordIndex:
+    def index(self, *, strict: bool = False, clock: Callable[[], float] | None = None) -> RecordIndex:
+        """Nothing of a record query is evaluated by others' code, so there is nothing to be strict about or to time."""
         return RecordIndex()
 
     def encode(self, query: RecordQuery) -> bytes:

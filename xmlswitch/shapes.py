@@ -30,6 +30,7 @@ from xmlswitch.programs import Program, Template
 from xmlswitch.walk import walk
 
 if TYPE_CHECKING:
+    from xmlswitch.evaluation import KnownBounds
     from xmlswitch.index import Index
 
 _DECLARATION = re.compile(
@@ -55,13 +56,14 @@ _SAMPLED = 16
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_sample", "program", "regex", "version")
+    __slots__ = ("_sample", "bounds", "program", "regex", "version")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
         self.version = -1  # of the index, when it was studied
         self.program: Program | None = None
+        self.bounds: KnownBounds | None = None  # of queries that had to be evaluated
 
     def study(self, index: Index) -> Program:
         """Find out what it means to the index as it is now."""

@@ -22,6 +22,8 @@ class SwitchStats:
     """Single queries that had to be evaluated on a packet because the index could not decide."""
     cut_off: int = 0
     """Evaluations that would have cost too much: the packet was passed on for that query."""
+    failures: int = 0
+    """Evaluations, or whole packets, that raised what nobody expected: the packet was passed on."""
     links: int = 0
     """Links now."""
     queries: int = 0

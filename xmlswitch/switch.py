@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from xmlswitch.answers import bits_of
@@ -13,6 +14,9 @@ from xmlswitch.query import Query
 from xmlswitch.stats import SwitchStats
 
 Q = TypeVar("Q")
+
+STRICT = sys.flags.dev_mode
+"""Whether every switch is strict, whatever its constructor is told: under `python -X dev`, and in tests that set it."""
 
 
 class _Link(Generic[Q]):
@@ -33,9 +37,22 @@ class Switch(Generic[Q]):
     A link without queries wants nothing.
     """
 
-    def __init__(self, profile: Profile[Q] = XPATH) -> None:  # type: ignore[assignment]
+    def __init__(
+        self,
+        profile: Profile[Q] = XPATH,  # type: ignore[assignment]
+        *,
+        strict: bool = False,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`strict`: an exception that nobody expected is raised; otherwise it is counted and the packet passes.
+
+        With a clock (seconds) a link whose evaluations take more than 5 % of real time gets all packets for them;
+        without one all answers depend on queries and packets alone.
+        """
         self.profile = profile
-        self._index = profile.index()
+        self._strict = strict or STRICT
+        self._failures = 0
+        self._index = profile.index(strict=self._strict, clock=clock)
         self._links: dict[Hashable, _Link[Q]] = {}
         self._slots: list[_Link[Q] | None] = []
         self._everything = 0  # links that want every packet
@@ -68,6 +85,7 @@ class Switch(Generic[Q]):
             for _ in range(times):
                 self._unsubscribe(held, query)
         del self._links[link]
+        self._index.forget(held.slot)
         self._slots[held.slot] = None
         while self._slots and self._slots[-1] is None:
             self._slots.pop()
@@ -125,7 +143,8 @@ class Switch(Generic[Q]):
         """The slots of the links that want the packet, as bits.
 
         `MalformedDocument` when the packet must be looked at and can't be: what then happens to it is the caller's to
-        decide. A packet that every link with a query wants anyway is not looked at, malformed or not.
+        decide. Nothing else is raised: a packet passes where the switch can't tell, unless the switch is strict. A
+        packet that every link with a query wants anyway is not looked at, malformed or not.
         """
         self._packets += 1
         if not self._narrow:
@@ -136,6 +155,11 @@ class Switch(Generic[Q]):
         except MalformedDocument as error:
             self._malformed[error.rule.value] += 1
             raise
+        except Exception:
+            if self._strict:
+                raise
+            self._failures += 1
+            return self._everything | self._narrow
 
     def match(self, packet: bytes) -> frozenset[Hashable]:
         """The links that want the packet."""
@@ -147,8 +171,13 @@ class Switch(Generic[Q]):
         """Whether a packet must be read at all: some link is choosy."""
         return self._narrow != 0
 
+    def cut_off(self, link: Hashable) -> int:
+        """How often a packet passed to the link because one of its queries would have cost too much to evaluate."""
+        return self._index.cut_offs[self._held(link).slot]
+
     def stats(self) -> SwitchStats:
         counters: dict[str, Any] = self._index.snapshot()
+        counters["failures"] = counters.get("failures", 0) + self._failures
         return SwitchStats(
             packets=self._packets,
             unparsed=self._unparsed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from xmlswitch.budget import MARK_WORK
 from xmlswitch.spots import MAIN
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     places: list[int] = []
     place = 0
     deciding = answer is not None and bool(frames.scopes)
+    work = frames.work
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "end":
             if deciding and answer is not None:
@@ -96,6 +98,8 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
             place += 1
             places.append(place)
             open_frames.append({})
+            if spot.marks:
+                work.charge(MARK_WORK * len(spot.marks))
             for at, accept in spot.marks:
                 frame = open_frames[at]
                 if accept in frame:

@@ -31,7 +31,7 @@ REFUSED = [
     (BOMB, Rule.DOCTYPE, 1),
     (EXTERNAL, Rule.DOCTYPE, 1),
     ('<?xml version="1.0" encoding="utf-16"?><!DOCTYPE a><a/>'.encode("utf-16"), Rule.DOCTYPE, 1),
-    (b'<?xml version="1.0" encoding="UTF-7"?>+ADw-!DOCTYPE a+AD4APA-a/+AD4-', Rule.DOCTYPE, 1),
+    (b'<?xml version="1.0" encoding="UTF-7"?>+ADw-!DOCTYPE a+AD4APA-a/+AD4-', Rule.ENCODING, 1),
     (b"<a>&nbsp;</a>", Rule.ENTITY, 1),
     (b"<a>\xff</a>", Rule.ENCODING, 1),
     (b'<?xml version="1.0" encoding="no-such"?><a/>', Rule.ENCODING, 1),
