@@ -11,7 +11,7 @@ indexed and what is evaluated: docs/xmlswitch.md, and `python -m xmlswitch expla
 
 from __future__ import annotations
 
-from xmlswitch.algebra import covers, disjoin
+from xmlswitch.algebra import Fuel, covers, disjoin
 from xmlswitch.document import parse_document
 from xmlswitch.errors import (
     LocalQueryError,
@@ -37,6 +37,7 @@ __all__ = [
     "XPATH",
     "DocumentLimits",
     "Explanation",
+    "Fuel",
     "IndexLimits",
     "LocalQueryError",
     "MalformedDocument",

@@ -25,7 +25,7 @@ from xmlswitch.errors import (
 from xmlswitch.evaluate import Evaluator
 from xmlswitch.limits import QUERY_LIMITS, IndexLimits, QueryLimits
 from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
-from xmlswitch.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step
+from xmlswitch.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step, flattened
 
 if TYPE_CHECKING:
     from xmlswitch.engine import XPathIndex
@@ -135,6 +135,24 @@ class Query:
             raise QueryTooExpensiveError("too many walks over the whole document inside each other", query.text)
         return query
 
+    def _parts(self) -> list[Query]:
+        """Its alternatives as queries: parts of a canonical tree are canonical, and need no look but for prefixes."""
+        if len(self.alternatives) == 1:
+            return [self]
+        if self.namespaces or self.expr is None:
+            return [Query._from_expr(part, self.limits) for part in self.alternatives.values()]
+        found = []
+        for text, part in self.alternatives.items():
+            query = object.__new__(Query)
+            query.expr = part
+            query.canonical = query.text = text
+            query.namespaces = _NO_NAMESPACES
+            query.version = XPATH_1
+            query.limits = self.limits
+            query._hash = hash((text, ()))
+            found.append(query)
+        return found
+
     @classmethod
     def _parse_later_version(
         cls, text: str, namespaces: Mapping[str, str], limits: QueryLimits, first: QuerySyntaxError
@@ -205,6 +223,16 @@ class Query:
         from xmlswitch.plan import plan_of
 
         return plan_of(self)
+
+    @cached_property
+    def alternatives(self) -> Mapping[str, Expr]:
+        """The operands of its outermost `or`, by their text, which is a key and no XPath where there are namespaces."""
+        if self.expr is None:
+            return {}
+        parts = flattened(self.expr, "or")
+        if len(parts) == 1 and not self.namespaces:
+            return {self.canonical: self.expr}
+        return {write(part): part for part in parts}
 
     @cached_property
     def twigs(self) -> tuple[Twig, ...] | None:

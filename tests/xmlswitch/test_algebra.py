@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
 from tests.xmlswitch.generate import QueryMaker, document
-from xmlswitch import Query, covers, disjoin, parse_document
+from xmlswitch import Fuel, Query, covers, disjoin, parse_document
 
 COVERED = [
     ("/a/b > 3", "/a/b > 5"),
@@ -94,3 +95,64 @@ def test_disjoin_of_none_and_of_everything():
     assert disjoin([]).matches_nothing
     assert disjoin([Query.parse("/a"), Query.parse("true()")]).matches_everything
     assert disjoin([Query.parse("/a"), Query.parse("ends-with(/a, 'x')")]).matches_everything
+
+
+def _large(seed: int) -> Query:
+    """2,390 characters of what is worst for the algebra: alternatives of alternatives on paths that nearly agree."""
+    rng = random.Random(seed)
+    parts: list[str] = []
+    while sum(map(len, parts)) + 4 * len(parts) < 1900:
+        paths = [f"//{rng.choice('abcd')}//{rng.choice('abcd')}//*[@x{rng.randint(0, 9)} = {rng.randint(0, 99)}]"]
+        parts.append("(" + " or ".join(paths * 2 + [f"//{rng.choice('abcd')}//*//{rng.choice('abcd')}"]) + ")")
+    return Query.parse(" and ".join(parts[:8]) + " or " + " or ".join(parts))
+
+
+def test_eight_large_queries_are_disjoined_within_the_fuel():
+    """16.4 s on d256d84."""
+    queries = [_large(seed) for seed in range(8)]
+    began = time.process_time()
+    whole = disjoin(queries)
+    assert time.process_time() - began < 1, "tens of milliseconds, on a slow machine too"
+    for seed in range(20):
+        root = parse_document(document(random.Random(seed)))
+        assert whole.holds(root) or not any(query.holds(root) for query in queries)
+
+
+def test_a_union_of_199_children_is_made_within_the_fuel():
+    """2 s on d256d84."""
+    began = time.process_time()
+    whole = disjoin([Query.parse(f"/a/b{n} > {n} and /a/c = 'x{n % 7}'") for n in range(199)])
+    one = disjoin([Query.parse(" or ".join(f"/a/b{n} > {n}" for n in range(199)))])
+    assert time.process_time() - began < 1
+    assert not whole.matches_everything, "what they have in common is found"
+    assert not one.matches_everything
+    assert whole.matches(b"<a><b7>8</b7><c>x0</c></a>")
+    assert one.matches(b"<a><b7>8</b7></a>")
+
+
+def test_without_fuel_nothing_is_covered_and_everything_is_asked_for():
+    general, special = Query.parse("/a/b > 3"), Query.parse("/a/b > 5")
+    assert covers(general, special)
+    assert not covers(general, special, fuel=Fuel(0))
+    assert covers(general, general, fuel=Fuel(0))
+    queries = [Query.parse(f"/a/b > {n}") for n in range(30)]
+    fuel = Fuel(0)
+    whole = disjoin(queries, fuel=fuel)
+    assert whole.matches_everything
+    assert fuel.left < 0
+
+
+@pytest.mark.parametrize("units", [0, 10, 100, 1000, 5000])
+@pytest.mark.parametrize("seed", range(6))
+def test_any_amount_of_fuel_is_safe(seed, units):
+    rng = random.Random(seed)
+    maker = QueryMaker(rng)
+    queries = [Query.parse(maker.query(1)) for _ in range(10)]
+    roots = [parse_document(document(rng)) for _ in range(10)]
+    for max_chars in (2048, 60):
+        whole = disjoin(queries, max_chars=max_chars, fuel=Fuel(units))
+        assert all(whole.holds(root) or not any(query.holds(root) for query in queries) for root in roots)
+    for general in queries:
+        for special in queries:
+            if covers(general, special, fuel=Fuel(units)):
+                assert all(general.holds(root) or not special.holds(root) for root in roots)
