@@ -10,7 +10,7 @@ The specification is docs/dcp.md.
 from dcp.config import Config
 from dcp.control import Reason, Start
 from dcp.endpoint import Endpoint, Publisher, Subscription, open_endpoint
-from dcp.errors import DcpError, LinkClosed, MalformedDatagram, PayloadRefused
+from dcp.errors import DcpError, LinkClosed, MalformedDatagram, PayloadRefused, StreamClosed
 from dcp.events import Gap, Packet, QuerySwitched, Started
 from dcp.hub import Hub
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
@@ -33,6 +33,7 @@ __all__ = [
     "Reason",
     "Start",
     "Started",
+    "StreamClosed",
     "Subscription",
     "open_endpoint",
 ]

@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 import trio
 
+from dcp.guard import fault
 from dcp.link import Address
 from dcp.udp import UdpSocket
 
 RECEIVE_BATCH = 256
+# After a timer's work has failed unexpectedly no timer fires for so long: it may well be due again at once.
+FAULT_PAUSE = 0.1
 
 
 class Machine(Protocol):
@@ -32,6 +35,9 @@ class Driver:
     """Runs a machine on a socket. `on_event` is called for each event; `on_turn` after every input was dealt with.
 
     Datagrams whose first byte is not DCP's go to `on_other`: one port serves the DHT too.
+
+    This is a border (`dcp.guard`): what the machine or a callback raises unexpectedly costs one datagram, event or
+    timer, and is counted; it does not end the loop.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Driver:
         self._flusher = trio.lowlevel.ParkingLot()
         self._flush_wanted = False
         self._turned_at = -math.inf
+        self._timers_from = -math.inf
         self._turning = False
 
     async def run(self) -> None:
@@ -84,14 +91,24 @@ class Driver:
             busy = self._transmit()
             while (event := self.machine.next_event()) is not None:
                 busy = True
-                self._on_event(event)
+                try:
+                    self._on_event(event)
+                except Exception as error:
+                    fault("event", error)
             if not busy:
                 break
-        self._on_turn()
+        try:
+            self._on_turn()
+        except Exception as error:
+            fault("turn", error)
         now = trio.current_time()
         self._turned_at = now
-        at = self.machine.next_timeout(now=now)
-        self._timer.deadline = math.inf if at is None else at
+        try:
+            at = self.machine.next_timeout(now=now)
+        except Exception as error:
+            at = now + FAULT_PAUSE
+            fault("timer", error)
+        self._timer.deadline = math.inf if at is None else max(at, self._timers_from)
 
     def turn_soon(self) -> None:
         """The same, but in a burst of calls only once, as soon as this task yields; at once when it is no burst."""
@@ -117,12 +134,16 @@ class Driver:
             now = trio.current_time()
             changed = False
             for data, address in batch:
-                if data and data[0] >> 4 == 1:
-                    changed |= self.machine.receive_datagram(data, address, now=now)
-                elif self._on_other is not None:
-                    self._on_other(data, address)
-                else:
-                    self.foreign += 1
+                try:
+                    if data and data[0] >> 4 == 1:
+                        changed |= self.machine.receive_datagram(data, address, now=now)
+                    elif self._on_other is not None:
+                        self._on_other(data, address)
+                    else:
+                        self.foreign += 1
+                except Exception as error:
+                    fault("datagram", error)
+                    changed = True
             if changed:  # a turn costs far more than garbage: what changed nothing must not buy one
                 self.turn()
 
@@ -130,7 +151,12 @@ class Driver:
         while True:
             with trio.CancelScope(deadline=self._timer.deadline) as self._timer:
                 await trio.sleep_forever()
-            self.machine.handle_timeout(now=trio.current_time())
+            now = trio.current_time()
+            try:
+                self.machine.handle_timeout(now=now)
+            except Exception as error:
+                self._timers_from = now + FAULT_PAUSE
+                fault("timer", error)
             self._timer.deadline = math.inf
             self.turn()
 
@@ -153,7 +179,10 @@ class Driver:
         sent_any = False
         while True:
             if not self._unsent:
-                self._unsent = self.machine.datagrams_to_send(now=trio.current_time())
+                try:
+                    self._unsent = self.machine.datagrams_to_send(now=trio.current_time())
+                except Exception as error:
+                    fault("send", error)
             if not self._unsent:
                 return sent_any
             sent = self.udp.send_now(self._unsent)

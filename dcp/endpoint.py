@@ -32,6 +32,7 @@ from dcp.control import Reason, Start, reason_name
 from dcp.driver import Driver
 from dcp.errors import LinkClosed, PayloadRefused
 from dcp.events import Content, Gap, Packet
+from dcp.guard import guard
 from dcp.hub import Hub
 from dcp.link import Address
 from dcp.queries import EVERYTHING, QueryPolicy
@@ -65,8 +66,9 @@ class Publisher:
 
         Never waits for a child. With `follow_fastest` it waits while even the fastest child is half a log behind, which
         makes a bulk transfer lossless and still lets no slow child delay the others. When it is cancelled, nothing was
-        sent.
+        sent. When the endpoint was closed, `trio.ClosedResourceError` says so.
         """
+        self._check_open()
         self._since_checkpoint += 1
         if self._since_checkpoint >= self._batch:
             await self._yield()
@@ -81,6 +83,7 @@ class Publisher:
 
         Who follows the fastest waits in between: a batch larger than the log would push itself out of it.
         """
+        self._check_open()
         waiting = list(payloads)
         step = max(1, self.machine.log.max_packets // 4) if self._follow_fastest else max(1, len(waiting))
         number = self.machine.log.head
@@ -90,6 +93,10 @@ class Publisher:
             number = self.machine.publish_many(batch if self.machine.stream_mode else self._compressor.pack_many(batch))
             self._endpoint.driver.turn()
         return number
+
+    def _check_open(self) -> None:
+        if self.machine.closed:
+            raise trio.ClosedResourceError("this endpoint was closed: what is sent now would reach nobody")
 
     def _pack(self, payload: bytes) -> bytes:
         return payload if self.machine.stream_mode else self._compressor.pack(payload)
@@ -155,8 +162,7 @@ class Subscription:
     async def receive_many(self, most: int = 1_024) -> list[Content]:
         """Whatever is there, at most `most`, at least one: for programs that work in batches."""
         while not self._opened and not self.machine.has_events:
-            if self._closed:
-                raise trio.ClosedResourceError("this subscription was closed")
+            self._check_open()
             await self._wait()
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self._opened:
@@ -204,6 +210,7 @@ class Subscription:
 
     def add_sender(self, address: Address, hello: bytes = b"") -> None:
         """One more sender, by its IP address and port, redialled for as long as it is wanted."""
+        self._check_open()
         address = self._endpoint.driver.udp.canonical(address)
         self.redial.want(address, hello)
         self._endpoint.hub.add_sender(self.machine.stream, address, hello, now=trio.current_time())
@@ -219,8 +226,13 @@ class Subscription:
 
     def change_query(self, query: bytes) -> None:
         """Ask for other packets; a `QuerySwitched` in the stream says from where on."""
+        self._check_open()
         self.machine.change_query(query, now=trio.current_time())
         self._endpoint.driver.turn_soon()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this subscription was closed")
 
     def statistics(self) -> ReceiverStatistics:
         return self.machine.statistics(trio.current_time())
@@ -369,7 +381,8 @@ class Endpoint:
             now = trio.current_time()
             for subscription in self._subscriptions.values():
                 for address, hello in subscription.redial.due(now):
-                    self.hub.add_sender(subscription.machine.stream, address, hello, now=now)
+                    with guard("redial"):
+                        self.hub.add_sender(subscription.machine.stream, address, hello, now=now)
             self.driver.turn()
 
     def goodbye(self) -> None:

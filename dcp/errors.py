@@ -25,3 +25,7 @@ class PayloadRefused(DcpError):
 
 class LinkClosed(DcpError):
     """The stream has ended for this receiver: every sender has closed or refused it, with the reasons given."""
+
+
+class StreamClosed(DcpError):
+    """The stream was left: nothing can be published on it any more."""

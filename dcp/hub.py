@@ -24,6 +24,7 @@ from dcp.control import Reason, Start
 from dcp.cookies import CookieJar
 from dcp.downlink import Downlink
 from dcp.errors import MalformedDatagram
+from dcp.guard import fault, guard
 from dcp.link import Address
 from dcp.log import Log
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
@@ -201,6 +202,7 @@ class Hub:
         sender = self.senders.get(stream)
         if sender is not None:
             sender.close_all(reason)
+            sender.closed = True
             self._outbox.extend(sender.next_datagrams(self._now, MAX_OUTBOX))
             del self.senders[stream]
 
@@ -264,7 +266,23 @@ class Hub:
         except MalformedDatagram as error:
             self._dropped[error.reason] += 1
             return False
+        except Exception as error:
+            self._dropped["fault"] += 1
+            self._end_link_of(data)
+            fault("datagram", error)
         return True
+
+    def _end_link_of(self, data: bytes) -> None:
+        """Something went wrong that nobody expected: the link that it came on ends, and all others go on."""
+        if len(data) < wire.BOUND_HEADER.size or data[1] & wire.OPEN:
+            return
+        (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
+        up, down = self._uplinks.get(link_id), self._downlinks.get(link_id)
+        with guard("close"):
+            if up is not None:
+                up[0].give_up(link_id, Reason.RESET)
+            elif down is not None:
+                down[0].close(link_id, Reason.RESET)
 
     def _receive_bound(self, flags: int, data: bytes, address: Address, now: float) -> None:
         (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
@@ -379,13 +397,20 @@ class Hub:
 
     def handle_timeout(self, *, now: float) -> None:
         self._now = self._timers_at = now
-        for stream, sender in self.senders.items():
+        for stream, sender in list(self.senders.items()):
             receiver = self.receivers.get(stream)
             if receiver is not None:
                 sender.is_fed = receiver.is_fed
             sender.handle_timeout(now)
         for receiver in list(self.receivers.values()):
-            receiver.handle_timeout(now)
+            try:
+                receiver.handle_timeout(now)
+            except Exception as error:
+                # Which link it was about is not known, and the same timer would fire again at once.
+                for link_id in list(receiver.links):
+                    with guard("close"):
+                        receiver.give_up(link_id, Reason.RESET)
+                fault("timer", error)
         for nonce, inquiry in list(self._inquiries.items()):
             if now >= inquiry.deadline:
                 del self._inquiries[nonce]

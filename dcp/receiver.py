@@ -146,7 +146,14 @@ class Receiver:
         if link is not None:
             self._uplinks.leave(link, reason, body)
 
+    def give_up(self, link_id: int, reason: int) -> None:
+        """Leave a sender, and tell the owner, as when its link was lost."""
+        link = self.links.get(link_id)
+        if link is not None:
+            self._uplinks.give_up(link, reason)
+
     def send_message(self, link_id: int, data: bytes) -> bool:
+        """False when it did not go out: no such link, not open yet, or too much is waiting already."""
         link = self.links.get(link_id)
         if link is None or not link.up:
             return False

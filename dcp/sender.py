@@ -15,8 +15,8 @@ from dcp import control, events, wire
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.downlink import MAX_OUTBOX, Downlink
-from dcp.errors import MalformedDatagram
-from dcp.guard import fault
+from dcp.errors import MalformedDatagram, StreamClosed
+from dcp.guard import fault, guard
 from dcp.history import SLICE_PAUSE
 from dcp.link import Address
 from dcp.log import Interest, Log
@@ -49,6 +49,8 @@ class Sender:
         self.stream_mode = stream_mode
         self.upstream_query: bytes = EVERYTHING
         """The query under which this peer receives. A root has everything."""
+        self.closed = False
+        """The stream was left: nothing can be published any more."""
         self.is_fed = True
         """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
         self.children: dict[int, Downlink] = {}
@@ -86,6 +88,7 @@ class Sender:
         Without `an` the next number is used: one more, or, in stream mode, as many more as there are bytes. With
         `contiguous` false what lies between the last AN and this one was lost before it reached us, and is a hole.
         """
+        self._check_open()
         log = self.log
         if len(payload) > control.MAX_PACKET_BYTES:
             raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, not {len(payload)}")
@@ -108,6 +111,7 @@ class Sender:
 
     def publish_many(self, payloads: Sequence[bytes]) -> int:
         """The same as `publish` for each of them, at a fraction of the cost; the last AN."""
+        self._check_open()
         if not payloads:
             return self.log.head
         if self.stream_mode or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
@@ -122,10 +126,15 @@ class Sender:
 
     def publish_hole(self, until: int) -> None:
         """The feed lost everything up to `until`."""
+        self._check_open()
         if not self.log.started:
             self.log.start(until)
         else:
             self.log.hole(until)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StreamClosed(f"stream {self.stream!r} was left: what is published now would reach nobody")
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -413,27 +422,40 @@ class Sender:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
-        config = self._config
-        for ticket in self._tickets.older_than(now - config.open_timeout):
+        for ticket in self._tickets.older_than(now - self._config.open_timeout):
             self.refuse(ticket, Reason.TIMED_OUT)
         if self._slice_at is not None and now >= self._slice_at:
             self._go_on_with_history()
         for link in list(self.children.values()):
-            if link.reset_at is not None and now >= link.reset_at:
-                self._drop(link, Reason.RESET, b"")
-            elif self._is_unconfirmed(link) and now - link.opened_at > config.confirm_timeout:
-                self.close(link.id, Reason.TIMED_OUT)
-            elif now - link.heard_at > config.dead_after:
-                self._silent += 1
-                self.close(link.id, Reason.SILENT)
-            elif self._is_behind(link, now):
-                self._behind += 1
-                self.close(link.id, Reason.BEHIND)
-            else:
-                link.fed = self.is_fed
-                link.handle_timeout(now)
-                if link.outbox or link.is_catching_up:
-                    self._busy[link.id] = link
+            try:
+                self._look_after(link, now)
+            except Exception as error:
+                self._end_faulty(link)
+                fault("timer", error)
+
+    def _look_after(self, link: Downlink, now: float) -> None:
+        """The timers of one child."""
+        config = self._config
+        if link.reset_at is not None and now >= link.reset_at:
+            self._drop(link, Reason.RESET, b"")
+        elif self._is_unconfirmed(link) and now - link.opened_at > config.confirm_timeout:
+            self.close(link.id, Reason.TIMED_OUT)
+        elif now - link.heard_at > config.dead_after:
+            self._silent += 1
+            self.close(link.id, Reason.SILENT)
+        elif self._is_behind(link, now):
+            self._behind += 1
+            self.close(link.id, Reason.BEHIND)
+        else:
+            link.fed = self.is_fed
+            link.handle_timeout(now)
+            if link.outbox or link.is_catching_up:
+                self._busy[link.id] = link
+
+    def _end_faulty(self, link: Downlink) -> None:
+        """Something went wrong that nobody expected: this child has to come again, and the others go on."""
+        with guard("close"):
+            self.close(link.id, Reason.RESET)
 
     def _go_on_with_history(self) -> None:
         """A new turn: one more slice of history for all children that wait for it, another one first each time."""
@@ -494,16 +516,22 @@ class Sender:
         while busy and len(out) < most:
             link_id, link = next(iter(busy.items()))
             del busy[link_id]
-            for _ in range(min(QUANTUM, most - len(out))):
-                datagram = link.next_datagram(now)
-                if datagram is None:
-                    if link.paused:
-                        self._paused[link_id] = link
-                    break
-                out.append((datagram, link.address))
-            else:
-                busy[link_id] = link  # to the end of the line
+            try:
+                self._take_turn(link, now, min(QUANTUM, most - len(out)), out)
+            except Exception as error:
+                self._end_faulty(link)
+                fault("send", error)
         return out
+
+    def _take_turn(self, link: Downlink, now: float, most: int, out: list[tuple[bytes, Address]]) -> None:
+        for _ in range(most):
+            datagram = link.next_datagram(now)
+            if datagram is None:
+                if link.paused:
+                    self._paused[link.id] = link
+                return
+            out.append((datagram, link.address))
+        self._busy[link.id] = link  # to the end of the line
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
         if len(link.outbox) >= MAX_OUTBOX:
