@@ -45,6 +45,7 @@ class QueryChange:
         self._switching = False
         self._since = 0.0
         self._asked_at = -1e9
+        self._stepped_at = -1e9
         self._ended_at: dict[int, float] = {}  # epoch -> when it ended
         self._links_behind = False
 
@@ -92,6 +93,7 @@ class QueryChange:
 
     def step(self, position: int | None, links: Sequence[Uplink], now: float) -> Step:
         step = Step()
+        self._stepped_at = now
         if self.pending_epoch is None and self._wanted is not None:
             self._begin(links, step, now)
         self._links_behind = any(link.up and link.confirmed_epoch != self.epoch for link in links)
@@ -189,5 +191,5 @@ class QueryChange:
             if self._switching:
                 times += [self._since + patience + 1e-3, self._asked_at + self._config.initial_rtt + 1e-3]
             else:
-                times += [at for k in (1, 2, 3, 4) if (at := self._since + k * patience + 1e-3) > now]
+                times += [at for k in (1, 2, 3, 4) if (at := self._since + k * patience + 1e-3) > self._stepped_at]
         return min(times, default=None)
