@@ -15,7 +15,7 @@ from peer.cli_run import beside, note, peer_options, run
 from peer.coreconfig import Role
 from peer.feeds import FeedOptions, plan_feed
 from peer.feeds_serve import RootFeed
-from peer.feeds_stamp import stamp
+from peer.feeds_stamp import STAMP_BYTES, stamp
 from peer.feeds_state import default_folder
 from peer.node import Peer
 
@@ -56,6 +56,7 @@ def root(settings: Settings) -> int:
             options,
             plan,
             transform=(lambda payload: stamp(payload, time.time())) if settings["stamp"] else bytes,
+            overhead=STAMP_BYTES if settings["stamp"] else 0,
             find_timeout=0.0 if settings["first"] else min(3.0, settings["find_timeout"]),
             sync_timeout=settings["sync_timeout"],
             on_listening=lambda host, port: note(f"feed listens on {host}:{port}"),

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -24,7 +24,7 @@ from peer.errors import FeedError, NotSynchronised
 from peer.feeds_bytes import CHANNEL_CHUNKS
 from peer.feeds_stamp import strip_stamp
 from peer.feeds_state import MarkFile
-from peer.framing import Splitter, make_splitter
+from peer.framing import MAX_DOCUMENT_BYTES, Splitter, make_splitter
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.sequencer import AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
@@ -44,6 +44,12 @@ CHANNEL_PACKETS = 256
 LOOK_INTERVAL = 0.25
 
 
+class Hole(NamedTuple):
+    """A packet that has an AN and can't be published."""
+
+    an: int
+
+
 class RootFeed:
     """Counters and the loop. `run` ends when the feed does."""
 
@@ -53,6 +59,7 @@ class RootFeed:
         plan: Plan,
         *,
         transform: Callable[[bytes], bytes] = bytes,
+        overhead: int = 0,
         find_timeout: float = 3.0,
         sync_timeout: float = 60.0,
         on_listening: Callable[[str, int], None] = lambda host, port: None,
@@ -63,10 +70,13 @@ class RootFeed:
         self.errors: Counter[str] = Counter()
         """What the feed brought that became no packet, by reason."""
         self.published = 0
+        self.holes = 0
+        """ANs that were given and not published: each is told as a gap."""
+        self.max_document = MAX_DOCUMENT_BYTES - overhead
         self.last_an: int | None = None
         self.ended = trio.Event()
         self.peer: Peer | None = None
-        self._transform = transform
+        self._transform = transform  # adds at most `overhead` bytes
         self._find_timeout = find_timeout
         self._sync_timeout = sync_timeout
         self._on_listening = on_listening
@@ -168,25 +178,46 @@ class RootFeed:
         async with trio.open_nursery() as nursery:
             chunks = self._start_bytes(nursery)
             async with chunks:
-                splitter = make_splitter(self.plan.framing)
+                splitter = self._splitter()
                 async for chunk in chunks:
                     packets = splitter.feed(chunk) if chunk is not None else splitter.finish()
-                    for packet in packets:
+                    for packet in self._with_skipped(splitter, packets):
                         await self._number_and_publish(numberer, packet)
                     splitter = self._after(splitter, is_break=chunk is None)
-                for packet in splitter.finish():
+                for packet in self._with_skipped(splitter, splitter.finish()):
                     await self._number_and_publish(numberer, packet)
                 self._count(splitter)
 
-    def _numberer(self) -> Callable[[bytes], Numbered | None]:
+    def _splitter(self) -> Splitter:
+        return make_splitter(self.plan.framing, max_document=self.max_document)
+
+    def _with_skipped(self, splitter: Splitter, packets: list[bytes]) -> Iterator[bytes | None]:
+        """The packets, with a None for each that was too large, in its place. Each is logged with its size."""
+        skipped, splitter.skipped = splitter.skipped, []
+        place = 0
+        for after, size in skipped:
+            yield from packets[place:after]
+            place = after
+            log.warning(
+                "feed %s: skipped a document of %d bytes: a packet holds at most %d", self.plan.name, size,
+                self.max_document,
+            )  # fmt: skip
+            yield None
+        yield from packets[place:]
+
+    def _numberer(self) -> Callable[[bytes | None], Numbered | Hole | None]:
         plan = self.plan
         if plan.numbering == "position":
-            return PositionSequencer().number
+            places = PositionSequencer()
+            return lambda payload: places.number(payload) if payload is not None else Hole(places.skip())
         mark = self._mark if plan.numbering == "asdi" else None
         asdi = AsdiSequencer(plan.reference, mark, waits=plan.is_live)
         positions = PositionSequencer() if plan.numbering == "asdi-position" else None
 
-        def number(line: bytes) -> Numbered | None:
+        def number(line: bytes | None) -> Numbered | Hole | None:
+            if line is None:
+                # ASDI's own numbers tell by themselves that one is missing.
+                return Hole(positions.skip()) if positions is not None else None
             if positions is not None:
                 packet = AsdiSequencer(plan.reference, waits=False).number(line)
             else:
@@ -199,9 +230,13 @@ class RootFeed:
 
         return number
 
-    async def _number_and_publish(self, numberer: Callable[[bytes], Numbered | None], raw: bytes) -> None:
+    async def _number_and_publish(
+        self, numberer: Callable[[bytes | None], Numbered | Hole | None], raw: bytes | None
+    ) -> None:
         packet = numberer(raw)
-        if packet is not None:
+        if isinstance(packet, Hole):
+            self._publish_hole(packet.an)
+        elif packet is not None:
             await self._pace(packet)
             await self._publish(packet)
 
@@ -216,7 +251,7 @@ class RootFeed:
         if not is_break and not splitter.is_broken:
             return splitter
         self._count(splitter)
-        return make_splitter(self.plan.framing)
+        return self._splitter()
 
     def _count(self, splitter: Splitter) -> None:
         if splitter.errors:
@@ -232,13 +267,23 @@ class RootFeed:
             return
         try:
             await self.peer.send(self._transform(packet.payload), an=packet.an, contiguous=packet.contiguous)
-        except ValueError:
-            self.errors["too_large"] += 1  # the next packet says that this one is missing
+        except ValueError as error:
+            self.errors["not_published"] += 1
+            log.warning("feed %s: packet %d was not published: %s", self.plan.name, packet.an, error)
+            self._publish_hole(packet.an)
             return
         self.published += 1
         self.last_an = packet.an
         if self.plan.numbering == "asdi" and self._mark is not None:
             await self._save_now_and_then(self._mark)
+
+    def _publish_hole(self, an: int) -> None:
+        """Clients are told that the packet with this AN can't be had; nobody else has it either."""
+        assert self.peer is not None
+        if self.last_an is None or an > self.last_an:
+            self.peer.publish_hole(an)
+            self.last_an = an
+            self.holes += 1
 
     async def _pace(self, packet: Numbered) -> None:
         plan = self.plan
@@ -297,19 +342,33 @@ class RootFeed:
         async with trio.open_nursery() as nursery:
             chunks = self._start_bytes(nursery)
             async with chunks:
-                splitter = make_splitter(self.plan.framing)
+                splitter = self._splitter()
+                # While the numbers are being looked for, the feed waits: what is read then and breaks off is lost.
+                await work.wait_readable()
                 async for chunk in chunks:
+                    await work.wait_readable()
                     known_errors = splitter.errors.total()
                     packets = splitter.feed(chunk) if chunk is not None else splitter.finish()
-                    for packet in packets:
-                        await work.number(packet)
+                    for packet in self._with_skipped(splitter, packets):
+                        if packet is not None:  # a skipped one is an error: the count is found again behind it
+                            await work.number(packet)
                     if chunk is None or splitter.errors.total() > known_errors:
-                        work.broke()
+                        self._tell_dropped(work.broke())
                     splitter = self._after(splitter, is_break=chunk is None)
-                for packet in splitter.finish():
-                    await work.number(packet)
+                await work.wait_readable()
+                for packet in self._with_skipped(splitter, splitter.finish()):
+                    if packet is not None:
+                        await work.number(packet)
                 self._count(splitter)
         work.read_all()
+
+    def _tell_dropped(self, dropped: int) -> None:
+        if dropped:
+            self.errors["unnumbered"] += dropped
+            log.warning(
+                "feed %s: %d packets were lost: the feed broke off before their numbers were found", self.plan.name,
+                dropped,
+            )  # fmt: skip
 
     async def _find_numbers(self, work: _Content) -> None:
         """Whenever the numbers are not known: alone, count; otherwise listen until they are."""
@@ -320,6 +379,7 @@ class RootFeed:
                     if await self._is_alone(listener):
                         await work.count_alone()
                     else:
+                        work.let_read()  # its own packets are what the mesh's are compared with
                         await self._listen(listener, work)
 
     async def _is_alone(self, listener: Peer) -> bool:
@@ -371,7 +431,15 @@ class _Content:
         self._lock = trio.Lock()
         self._unknown = trio.Event()
         self._unknown.set()
+        self._readable = trio.Event()
         self._all_read = False
+
+    async def wait_readable(self) -> None:
+        """Until what is read can be numbered, or is needed to find the numbers."""
+        await self._readable.wait()
+
+    def let_read(self) -> None:
+        self._readable.set()
 
     async def number(self, payload: bytes) -> None:
         async with self._lock:
@@ -385,14 +453,20 @@ class _Content:
         async with self._lock:
             await self.out.send(None)  # open, even while the feed is silent
             await self._let_out(self.sequencer.count_alone())
+        self.let_read()
 
     async def _let_out(self, packets: list[Numbered]) -> None:
         for packet in packets:
             await self.out.send(packet)
 
-    def broke(self) -> None:
+    def broke(self) -> int:
+        """How many packets that had no number yet were lost by it."""
+        was_listening, before = self.sequencer.listening, self.sequencer.dropped
         self.sequencer.broke()
+        if not was_listening:
+            self._readable = trio.Event()
         self._unknown.set()
+        return self.sequencer.dropped - before
 
     def read_all(self) -> None:
         self._all_read = True

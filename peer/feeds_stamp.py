@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+STAMP_BYTES = 48
+"""What a stamp adds at most: with it a packet must still fit."""
+
 _STAMP = re.compile(rb"<\?skymesh-sent (\d{1,12}\.\d{6})\?>\Z")
 
 
@@ -17,10 +20,10 @@ def stamp(payload: bytes, now: float) -> bytes:
 
 
 def stamp_of(payload: bytes) -> float | None:
-    found = _STAMP.search(payload, max(0, len(payload) - 48))
+    found = _STAMP.search(payload, max(0, len(payload) - STAMP_BYTES))
     return float(found.group(1)) if found else None
 
 
 def strip_stamp(payload: bytes) -> bytes:
-    found = _STAMP.search(payload, max(0, len(payload) - 48))
+    found = _STAMP.search(payload, max(0, len(payload) - STAMP_BYTES))
     return payload[: found.start()] if found else payload

@@ -200,6 +200,13 @@ class Peer:
         self.driver.turn_soon()
         return number
 
+    def publish_hole(self, until: int) -> None:
+        """Nothing up to this AN can be had any more, from this root or another (roots only)."""
+        if self._is_leaving or self.core.sender is None:
+            raise PeerClosed(f"this root of {self.options.stream} has left")
+        self.core.sender.publish_hole(until)
+        self.driver.turn_soon()
+
     async def run_numbers(self) -> None:
         """Reserve ANs ahead, in a thread, so that `send` need not wait for the disk."""
         numbers = self._numbers

@@ -63,6 +63,7 @@ class PositionSequencer:
 
     def __init__(self) -> None:
         self._last = 0
+        self._is_behind_a_hole = False
 
     @property
     def mark(self) -> Mark:
@@ -70,7 +71,14 @@ class PositionSequencer:
 
     def number(self, payload: bytes) -> Numbered:
         self._last += 1
-        return Numbered(self._last, payload)
+        contiguous, self._is_behind_a_hole = not self._is_behind_a_hole, False
+        return Numbered(self._last, payload, contiguous)
+
+    def skip(self) -> int:
+        """A packet that can't be published has its place all the same: its AN, which is a hole."""
+        self._last += 1
+        self._is_behind_a_hole = True
+        return self._last
 
 
 class AsdiSequencer:
@@ -256,9 +264,10 @@ class ContentSequencer:
         return self._release()
 
     def broke(self) -> None:
-        """The feed lost something, or may have: what comes next has a number that must be found anew."""
+        """The feed lost something, or may have: what comes next has a number that must be found again."""
         self._restarted = True
         self._next = None
+        self.dropped += len(self._kept)
         self._kept.clear()
         self._aligner.restart()
 

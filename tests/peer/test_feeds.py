@@ -20,8 +20,9 @@ from peer.feeds_bytes import DescriptorSource, FileSource, TcpListenSource, TcpS
 from peer.feeds_demo import ANCHOR, DemoFeed
 from peer.feeds_replay import archive_packets, log_packets
 from peer.feeds_serve import RESERVE, RootFeed
-from peer.feeds_stamp import stamp, stamp_of, strip_stamp
+from peer.feeds_stamp import STAMP_BYTES, stamp, stamp_of, strip_stamp
 from peer.feeds_state import MarkFile
+from peer.framing import MAX_DOCUMENT_BYTES
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.packetlog import Gap as LoggedGap
@@ -517,3 +518,68 @@ async def test_a_root_of_another_owner_says_so(tmp_path):
             trio.fail_after(PATIENCE),
         ):
             await RootFeed(stranger, feed).run()
+
+
+# --- nothing is lost without a word -----------------------------------------------------------------------------------
+
+
+@pytest.mark.net
+async def test_a_document_that_is_too_large_is_skipped_and_its_an_is_a_hole(tmp_path, caplog):
+    big = b"<feed>" + b"<flight><id>DAL841</id></flight>" * 80_095 + b"</feed>"
+    (tmp_path / "feed.xml").write_bytes(b"<a>1</a>" + big + b"<a>3</a>")
+    with caplog.at_level("WARNING", "peer.feeds_serve"):
+        async with (
+            serving(root_options(tmp_path), plan(str(tmp_path / "feed.xml"), rate=0.0)) as root,
+            client([root.peer.address], parents=1, start=Start.POSITION, position=0) as peer,
+        ):
+            assert await take(peer, 2) == [Packet(1, b"<a>1</a>"), Gap(1, 2), Packet(3, b"<a>3</a>")]
+            with trio.fail_after(PATIENCE):
+                await root.ended.wait()
+            assert (root.published, root.holes, root.errors) == (2, 1, {"too_large": 1})
+    assert f"skipped a document of {len(big)} bytes: a packet holds at most {MAX_DOCUMENT_BYTES}" in caplog.text
+
+
+@pytest.mark.net
+@pytest.mark.parametrize("overhead", [0, STAMP_BYTES])
+async def test_a_document_that_its_stamp_makes_too_large_is_a_hole(tmp_path, overhead):
+    big = b"<a>" + b"x" * (MAX_DOCUMENT_BYTES - 10) + b"</a>"
+    assert len(big) <= MAX_DOCUMENT_BYTES
+    (tmp_path / "feed.xml").write_bytes(b"<a>1</a>" + big + b"<a>3</a>" + big)
+    stamping = {"transform": lambda payload: stamp(payload, 1_794_800_000.0), "overhead": overhead}
+    async with (
+        serving(root_options(tmp_path), plan(str(tmp_path / "feed.xml"), rate=0.0), **stamping) as root,
+        client([root.peer.address], parents=1, start=Start.POSITION, position=0) as peer,
+    ):
+        found = await take(peer, 2)
+        assert [(item.an if isinstance(item, Packet) else item) for item in found] == [1, Gap(1, 2), 3]
+        with trio.fail_after(PATIENCE):
+            await root.ended.wait()
+            assert await anext(peer) == Gap(3, 4)
+        assert (root.published, root.holes, root.last_an) == (2, 2, 4)
+
+
+@pytest.mark.net
+async def test_what_is_written_before_the_numbers_are_found_is_not_lost(tmp_path):
+    feeder = Feeder()
+    opened = trio.Event()
+    root = RootFeed(
+        root_options(tmp_path), plan("tcp-listen://127.0.0.1:0"), on_listening=feeder.on_listening, find_timeout=0.5,
+        on_open=lambda peer: opened.set(),
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(root.run)
+        # Programs that connect, write one document and go, as a script does: none waits for the root.
+        for number in range(3):
+            assert not opened.is_set()
+            stream = await feeder.connect()
+            await stream.send_all(b"<a>%d</a>" % number)
+            await stream.aclose()
+        with trio.fail_after(PATIENCE):
+            await opened.wait()
+            while root.published < 3:
+                await root.peer.wait_turn()
+        async with client([root.peer.address], parents=1, start=Start.POSITION, position=0) as peer:
+            found = await take(peer, 3)
+        nursery.cancel_scope.cancel()
+    assert [item.payload for item in found if isinstance(item, Packet)] == [b"<a>0</a>", b"<a>1</a>", b"<a>2</a>"]
+    assert root.errors == {}

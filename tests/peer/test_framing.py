@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peer.framing import KINDS, LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
+from peer.framing_xml import MAX_DEPTH, RESYNC_DOCUMENTS
 
 NAMES = st.sampled_from(["a", "b", "flight", "n:x", "é"])
 TEXTS = st.text(st.characters(exclude_characters="<>&\0", exclude_categories=["Cs"]), max_size=12)
@@ -113,9 +114,9 @@ def test_it_finds_its_way_back(data, found, errors):
     assert run(XmlSplitter(), [data]) == (found, errors)
 
 
-def test_new_roots_are_taken_after_a_documents_length_of_garbage():
+def test_new_roots_are_taken_after_long_garbage():
     splitter = XmlSplitter(max_document=64)
-    data = b"<a>1</a><a>< " + b"<x/>" * 40
+    data = b"<a>1</a><a>< " + b"<x/>" * (RESYNC_DOCUMENTS * 64 // 4 + 10)
     found, errors = run(splitter, [data])
     assert found[0] == b"<a>1</a>"
     assert b"<x/>" in found
@@ -129,6 +130,60 @@ def test_a_document_too_large_is_passed_and_never_kept():
     assert len(splitter._buffer) <= 1_200
     assert splitter.errors["too_large"] >= 1
     assert splitter.feed(b"</a><?xml version='1.0'?><a/>") == [b"<?xml version='1.0'?><a/>"]
+
+
+def test_the_inner_elements_of_a_document_that_is_too_large_are_not_documents():
+    inner = b"<flight><id>DAL841</id></flight>"
+    big = b"<?xml version='1.0'?><feed>" + inner * 80_095 + b"</feed>"
+    assert len(big) > 2_200_000
+    splitter = XmlSplitter()
+    chunks = [big[at : at + 65_536] for at in range(0, len(big), 65_536)]
+    assert run(splitter, [b"<a/>", *chunks, b"<b/>"]) == ([b"<a/>", b"<b/>"], {"too_large": 1})
+    assert splitter.skipped == [(0, len(big))]
+    assert len(splitter._buffer) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"<a>" + b"<i>1</i>" * 30 + b"</a><b/>", [b"<b/>"]),
+        (b"<a>" + b"<!-- <i/> -->" * 30 + b"</a><b/>", [b"<b/>"]),
+        (b"<a><i k='" + b"x" * 100 + b"'/></a><b/>", [b"<b/>"]),
+        (b"<!--" + b"x" * 60 + b"--><a/><b/>", [b"<a/>", b"<b/>"]),  # a comment between documents is of none
+        (
+            b"<!--" + b"x" * 30 + b"--><!--" + b"x" * 30 + b"--><?xml version='1.0'?><a/>",
+            [b"<?xml version='1.0'?><a/>"],
+        ),
+        # Broken inside, too: what follows up to its end is still of it.
+        (b"<a>" + b"<i>1</i>" * 30 + b"<< " + b"<i>1</i>" * 30 + b"</a><b/>", [b"<b/>"]),
+        (b"<a><j></i>" + b"<i>1</i>" * 60 + b"</a><b/>", [b"<b/>"]),
+    ],
+)
+def test_nothing_inside_a_large_or_broken_document_is_taken_for_a_document(data, found):
+    for chunks in ([data], [bytes((byte,)) for byte in data]):
+        assert run(XmlSplitter(max_document=50), chunks)[0] == found
+
+
+def test_skipped_packets_are_told_with_their_place_and_size():
+    splitter = XmlSplitter(max_document=10)
+    assert splitter.feed(b"<a/><b>0123456789</b><c/><d>" + b"x" * 20) == [b"<a/>", b"<c/>"]
+    assert splitter.skipped == [(1, 17)]
+    splitter.skipped.clear()
+    assert splitter.feed(b"</d><e/>") == [b"<e/>"]
+    assert splitter.skipped == [(0, 27)]
+    lines = SeparatorSplitter(b"\n", max_document=5)
+    lines.feed(b"one\ntoo lo")
+    lines.feed(b"ng\ntwo\n")
+    assert lines.skipped == [(0, 8)]
+    lengths = LengthSplitter(max_document=2)
+    lengths.feed(b"\0\0\0\x01a\0\0\0\x03bcd")
+    assert lengths.skipped == [(1, 3)]
+
+
+def test_a_document_that_nests_without_end_is_given_up():
+    splitter = XmlSplitter(max_document=1 << 30)
+    splitter.feed(b"<a>" * (MAX_DEPTH + 1))
+    assert splitter.errors == {"too_deep": 1}
 
 
 def test_lengths():
