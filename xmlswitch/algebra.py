@@ -369,6 +369,11 @@ def _widened_tests(query: Query, limits: QueryLimits) -> list[Query]:
     return [_of_conjunction(conjunction, limits, tests=True) for conjunction in query.plan.conjunctions]
 
 
+def necessary_of(query: Query) -> Query:
+    """What the index asks of a packet before it evaluates the query."""
+    return _joined(list(dict.fromkeys(_widened_tests(query, query.limits))), query.limits)
+
+
 def _paths_only(query: Query, limits: QueryLimits) -> list[Query]:
     return [_of_conjunction(conjunction, limits, tests=False) for conjunction in query.plan.conjunctions]
 

@@ -297,6 +297,16 @@ class Query:
 
     # --- the wire ---
 
+    def need(self) -> Query:
+        """A query that others accept and that holds whenever this one does; itself if they accept it.
+
+        Of XPath 2.0+ it is a necessary condition in XPath 1.0, in the worst case everything: send it, and filter what
+        comes with `matches`.
+        """
+        from xmlswitch.need import need_of
+
+        return need_of(self)
+
     def encode(self) -> bytes:
         """The query for the network, which carries XPath 1.0 only: `LocalQueryError` for what only `need()` may say."""
         if not self.travels:

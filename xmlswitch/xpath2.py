@@ -220,14 +220,14 @@ class Expression:
         try:
             with _bounded_calls():
                 parser = XPath31Parser(namespaces=dict(namespaces), default_collation=_CODEPOINTS)
-                self._token: Any = parser.parse(text)
+                self.token: Any = parser.parse(text)
         except ElementPathError as error:
             raise _refusal(error, text) from None
         except EvaluationCutOff:
             raise QueryTooExpensiveError("reading this expression takes too long", text) from None
         except (RecursionError, OverflowError, ValueError) as error:
             raise QueryTooExpensiveError(f"the expression can't be read: {error}", text) from None
-        _check(self._token, text)
+        _check(self.token, text)
 
     def holds(self, root: Any) -> bool:
         """The effective boolean value with the root element as context. A dynamic error counts as false."""
@@ -235,7 +235,7 @@ class Expression:
 
         try:
             with _bounded_calls():
-                return bool(self._token.boolean_value(self._token.select(XPathContext(root))))
+                return bool(self.token.boolean_value(self.token.select(XPathContext(root))))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
 
