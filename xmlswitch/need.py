@@ -179,10 +179,8 @@ class _Needs:
         def truth(part: Any) -> str | None:
             return self.truth(part, bound, inside, depth)
 
-        if symbol == "and":
-            return _all(truth(token[0]), truth(token[1]))
-        if symbol == "or":
-            return _any(truth(token[0]), truth(token[1]))
+        if symbol in ("and", "or"):
+            return (_all if symbol == "and" else _any)(*map(truth, _chain(token)))
         if symbol == "if" and len(token) == 3:
             return _any(_all(truth(token[0]), truth(token[1])), truth(token[2]))
         if symbol == "false":
@@ -447,6 +445,18 @@ def _unwrapped(token: Any) -> tuple[Any, str]:
                 return token, str(token.symbol)
         else:
             return token, str(token.symbol)
+
+
+def _chain(token: Any) -> list[Any]:
+    """The operands of a chain of one operator, in order."""
+    found, left = [], [token]
+    while left:
+        part = left.pop()
+        if part.symbol == token.symbol and len(part) == 2:
+            left += (part[1], part[0])
+        else:
+            found.append(part)
+    return found
 
 
 def _is_constructor(token: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -23,11 +23,17 @@ from xmlswitch.errors import (
 )
 
 MAX_CALLS = 200_000  # Python calls of one evaluation: about 0.1 s
+MAX_PARSE_CALLS = 50_000  # of reading one expression; 1,000 characters of honest text take 20,000
 MAX_DOCUMENT_BYTES = 1 << 16  # larger packets are too dear for a query of this kind
 MAX_BINDINGS = 3  # for, some, every and let variables together
 MAX_PRODUCTS = 6  # each `*` can double the length of a number
 MAX_RANGE = 10_000
+MAX_RANGE_TEXT = 2_000_000  # items of a range times characters of the query: what a join of texts can become
 MAX_UNBOUNDED_QUANTIFIERS = 2  # of one regular expression: each may cost a factor of the text's length
+MAX_CHOICES = 256  # ways through one regular expression's `?` and `|`: backtracking tries them all
+MAX_REPEATS = 1000  # in `{n}`
+MAX_GROWTH = 1024  # times that all replace() of a query together can lengthen a text
+MAX_PRECISION = 100  # digits in the second argument of round(), which is a power of ten
 MAX_CONCAT = 8
 
 _OUTSIDE = frozenset(
@@ -181,6 +187,7 @@ _ALLOWED = frozenset(
     ]
 )
 _MAKES_FUNCTIONS = frozenset({"function", "#"})
+_ROUNDING = frozenset({"round", "round-half-to-even"})
 _REGEX_FUNCTIONS = frozenset({"matches", "replace", "tokenize"})
 # Functions that take the name of a collation after so many arguments. Elementpath sets the process's locale for it, in
 # all threads, and other hops may not have that locale.
@@ -204,6 +211,10 @@ _CALLED = re.compile(r"([A-Za-z][\w.-]*)\s*[(#]")
 _RANGE = re.compile(r"(?<=[\w)\]\s])(?<![/@:]\s)\bto\b(?=\s*[\d$(./@\w])")
 _ENDS = re.compile(r".*?\b(\d{1,9})\|(\d{1,9})\b.*", re.DOTALL)
 _UNBOUNDED = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
+_REPEATS = re.compile(r"(?<=[{,])(\d+)(?=[},])")
+_CLASS = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*\]")
+_OPTIONAL = re.compile(r"\?")
+_GROUP = re.compile(r"\(([^()]*)\)")
 _QUANTIFIED_GROUP = re.compile(r"\)(?:[*+]|\{)")
 # By default elementpath takes the process's locale (which Qt sets): hops would differ, or have no such locale at all.
 _CODEPOINTS = "http://www.w3.org/2005/xpath-functions/collation/codepoint"
@@ -214,37 +225,65 @@ class Expression:
 
     def __init__(self, text: str, namespaces: Mapping[str, str]) -> None:
         from elementpath import ElementPathError
-        from elementpath.xpath31 import XPath31Parser
 
         _refuse_outside(text)
         try:
-            with _bounded_calls():
-                parser = XPath31Parser(namespaces=dict(namespaces), default_collation=_CODEPOINTS)
-                self.token: Any = parser.parse(text)
+            parser = _parser(namespaces)
+            with _bounded_calls(MAX_PARSE_CALLS):
+                self.token = _parsed(text, parser)
+            _check(self.token, text)
+            with _bounded_calls(MAX_PARSE_CALLS):
+                _evaluate_constants(self.token)
         except ElementPathError as error:
             raise _refusal(error, text) from None
         except EvaluationCutOff:
             raise QueryTooExpensiveError("reading this expression takes too long", text) from None
-        except (RecursionError, OverflowError, ValueError) as error:
+        except (RecursionError, OverflowError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
             raise QueryTooExpensiveError(f"the expression can't be read: {error}", text) from None
-        _check(self.token, text)
 
     def holds(self, root: Any) -> bool:
         """The effective boolean value with the root element as context. A dynamic error counts as false."""
         from elementpath import ElementPathError, XPathContext
 
         try:
-            with _bounded_calls():
+            with _bounded_calls(MAX_CALLS):
                 return bool(self.token.boolean_value(self.token.select(XPathContext(root))))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
 
 
+def _parser(namespaces: Mapping[str, str]) -> Any:
+    from elementpath.xpath31 import XPath31Parser
+
+    parser = XPath31Parser(namespaces=dict(namespaces), default_collation=_CODEPOINTS)
+    if parser.tokenizer is None:
+        parser.tokenizer = parser.create_tokenizer(parser.symbol_table)
+    return parser
+
+
+def _parsed(text: str, parser: Any) -> Any:
+    """Elementpath's tree, and no more: its own `parse` evaluates all constants before anybody could look at them."""
+    from elementpath.tdop import Parser
+
+    token: Any = Parser.parse(parser, text)
+    if token.label in ("sequence type", "function test"):
+        raise token.error("XPST0003", "not allowed in XPath expression")
+    return token
+
+
+def _evaluate_constants(token: Any) -> None:
+    """What is wrong without any document is wrong at once, as elementpath itself would say. After all checks."""
+    from elementpath import MissingContextError
+
+    with suppress(MissingContextError):
+        token.evaluate()
+
+
 @contextmanager
-def _bounded_calls() -> Iterator[None]:
+def _bounded_calls(most: int) -> Iterator[None]:
     """`EvaluationCutOff` after so many calls, whatever is called."""
     previous = sys.getprofile()
-    sys.setprofile(_CallCounter())
+    sys.setprofile(_CallCounter(most))
     try:
         yield
     finally:
@@ -256,8 +295,8 @@ class _CallCounter:
 
     __slots__ = ("left",)
 
-    def __init__(self) -> None:
-        self.left = MAX_CALLS
+    def __init__(self, most: int) -> None:
+        self.left = most
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
         self.left -= 1
@@ -286,6 +325,8 @@ def _refuse_outside(text: str) -> None:
         if ends is None or int(ends[2]) - int(ends[1]) > MAX_RANGE:
             reason = f"a range needs two literal ends at most {MAX_RANGE} apart"
             raise QueryTooExpensiveError(reason, text, match.start())
+        if (int(ends[2]) - int(ends[1])) * len(text) > MAX_RANGE_TEXT:
+            raise QueryTooExpensiveError("a range this long needs a shorter query", text, match.start())
 
 
 def _arguments(code: str, at: int) -> int:
@@ -307,6 +348,7 @@ def _check(token: Any, text: str) -> None:
     from elementpath.xpath_tokens import XPathFunction
 
     bindings = products = 0
+    growth = 1
     for part in token.iter():
         symbol = part.symbol
         position = part.span[0]
@@ -320,8 +362,13 @@ def _check(token: Any, text: str) -> None:
             products += 1
         elif symbol in _REGEX_FUNCTIONS:
             _check_regex(part, text)
+            growth *= _growth(part, text) if symbol == "replace" else 1
+        elif symbol in _ROUNDING and len(part) > 1:
+            _check_precision(part, text)
         elif symbol in ("concat", "string-join") and len(part) > MAX_CONCAT:
             raise QueryTooExpensiveError(f"{symbol}() of more than {MAX_CONCAT} parts", text, position)
+    if growth > MAX_GROWTH:
+        raise QueryTooExpensiveError("replace() could make texts too long; use shorter replacements, or fewer", text)
     names = {part[0].value for part in token.iter() if part.symbol == "$" and len(part)}
     if len(names) > MAX_BINDINGS or bindings > 4 * MAX_BINDINGS:
         raise QueryTooExpensiveError(f"more than {MAX_BINDINGS} variables in one query", text)
@@ -344,5 +391,34 @@ def _check_regex(part: Any, text: str) -> None:
         return
     if pattern.symbol != "(string)":
         raise QueryTooExpensiveError("a regular expression must be a literal", text, part.span[0])
-    if _QUANTIFIED_GROUP.search(pattern.value) or len(_UNBOUNDED.findall(pattern.value)) > MAX_UNBOUNDED_QUANTIFIERS:
+    value = pattern.value
+    too_long = _QUANTIFIED_GROUP.search(value) or len(_UNBOUNDED.findall(value)) > MAX_UNBOUNDED_QUANTIFIERS
+    repeats = (int(number) for number in _REPEATS.findall(value))
+    if too_long or _choices(value) > MAX_CHOICES or any(number > MAX_REPEATS for number in repeats):
         raise QueryTooExpensiveError("this regular expression could take too long", text, pattern.span[0])
+
+
+def _choices(pattern: str) -> int:
+    """In how many ways it could go through `?` and `|`, at most."""
+    plain = _CLASS.sub("c", pattern)
+    choices = 1 << min(len(_OPTIONAL.findall(plain)), 64)
+    for group in _GROUP.findall(plain):
+        choices *= 1 + group.count("|")
+    return choices * (1 + plain.count("|"))
+
+
+def _growth(part: Any, text: str) -> int:
+    """How many times longer a text can become."""
+    replacement = part[2] if len(part) > 2 else None
+    if replacement is None or replacement.symbol != "(string)":
+        raise QueryTooExpensiveError("a replacement must be a literal", text, part.span[0])
+    return 1 + len(replacement.value)
+
+
+def _check_precision(part: Any, text: str) -> None:
+    precision = part[1]
+    if precision.symbol in ("-", "+") and len(precision) == 1:
+        precision = precision[0]
+    if precision.symbol != "(integer)" or precision.value > MAX_PRECISION:
+        reason = f"{part.symbol}() takes a literal precision of at most {MAX_PRECISION} digits here"
+        raise QueryTooExpensiveError(reason, text, part.span[0])

@@ -7,6 +7,7 @@ import locale
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,19 @@ REFUSED = [
     ("a" + "/a" * 3000, QueryTooExpensiveError, None, "parts"),
     ("//a[//b[//c[//d]]]", QueryTooExpensiveError, 0, "walks"),
     ("matches(//a, '(a+)+$')", QueryTooExpensiveError, 13, "regular"),
+    ("matches(//a, '" + "a?" * 40 + "a" * 40 + "')", QueryTooExpensiveError, None, "regular"),
+    ("matches(//a, '" + "(a|aa)" * 12 + "')", QueryTooExpensiveError, None, "regular"),
+    ("matches(//a, 'a{99999999}')", QueryTooExpensiveError, None, "regular"),
+    ("round(5, -999999999) = 0 or exists(1 to 2)", QueryTooExpensiveError, 0, "precision"),
+    ("round-half-to-even(//a, -99999999) = 1", QueryTooExpensiveError, 0, "precision"),
+    (
+        "replace(replace(/a, 'a', '" + "a" * 60 + "'), 'a', '" + "a" * 60 + "') = 'x'",
+        QueryTooExpensiveError,
+        0,
+        "replace",
+    ),
+    ("replace(/a, 'a', /b) = 'x'", QueryTooExpensiveError, 0, "replacement"),
+    ("string-join((1 to 9999) ! '" + "a" * 5000 + "', '') = 'x'", QueryTooExpensiveError, None, "range"),
     ("count(1 to 1000000000) > 1", QueryTooExpensiveError, 8, "range"),
     ("let $a := 9, $b := $a * $a, $c := $b * $b, $d := $c * $c return $d > 1", QueryTooExpensiveError, 0, "variables"),
 ]
@@ -174,3 +188,27 @@ def test_functions_that_take_a_collation_work_without_one():
         b"<r><a>a</a></r>"
     )
     assert Query.parse("max(for $a in //a return (string-length($a), 1)) = 2").matches(b"<r><a>aa</a></r>")
+
+
+def test_constants_are_not_evaluated_before_they_are_checked():
+    """Elementpath's own parse evaluates all that needs no document: this froze every peer that read it."""
+    began = time.process_time()
+    for text in (
+        "round(5, -999999999) = 0 or exists(1 to 2)",
+        "replace('" + "a" * 99 + "', 'a', '" + "b" * 4000 + "') = ''",
+    ):
+        with pytest.raises(QueryTooExpensiveError):
+            Query.parse(text)
+    assert time.process_time() - began < 5, "it never returned"
+
+
+def test_wrong_constants_are_refused_at_once():
+    with pytest.raises(QuerySyntaxError):
+        Query.parse("1 + 'a' eq 2")
+
+
+def test_honest_rounding_replacing_and_matching():
+    assert Query.parse("round(/a, 2) = 3.14").matches(b"<a>3.14159</a>")
+    assert Query.parse("round(/a, -2) = 300").matches(b"<a>314</a>")
+    assert Query.parse("replace(/a, '-', ' to ') eq 'BOS to JFK'").matches(b"<a>BOS-JFK</a>")
+    assert Query.parse("matches(/a, '^(TWA|DAL|KLM)[0-9]+[A-Z]?$')").matches(b"<a>DAL12</a>")
