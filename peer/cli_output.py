@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -15,10 +16,11 @@ from dcp.events import Content
 from peer.cli_errors import OutputClosed
 from peer.cli_run import note
 from peer.feeds_stamp import stamp_of
+from peer.plaintext import text_of
 
 
 class Printer:
-    """xml: a document a line (gaps on stderr); jsonl: an object a line, gaps too; raw: the bytes alone; none: nothing.
+    """xml: a document per line (gaps on stderr); jsonl: an object per line, gaps too; raw: the bytes alone; none.
 
     Writing goes on in a thread: a slow reader of ours must not keep the peer from answering its parents and children.
     """
@@ -67,7 +69,11 @@ class Printer:
                 sent = stamp_of(packet.payload)
                 if sent is not None:
                     line["latency_ms"] = round((now - sent) * 1_000, 3)
-                line["xml"] = packet.payload.decode("utf-8", "replace")
+                text = text_of(packet.payload)
+                if text is not None:
+                    line["xml"] = text
+                else:
+                    line["payload_base64"] = base64.b64encode(packet.payload).decode("ascii")
                 return json.dumps(line).encode() + b"\n"
         return b""
 

@@ -15,6 +15,8 @@ from peer.options import default_listen
 from peer.status_crawl import Crawler, MeshView, PeerView, open_crawler
 
 LOOK_INTERVAL = 0.1
+MAX_SHOWN = 200
+"""Characters of a stranger's query in the tree; --json has all of it."""
 
 
 def status(settings: Settings) -> int:
@@ -171,6 +173,12 @@ def _line(peer: PeerView) -> str:
     if not peer.answered:
         words.append("(does not answer)")
     return "  ".join(words)
+
+
+def _printable(text: str) -> str:
+    """What a stranger wrote, for a terminal: no control characters, and not without end."""
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text[:MAX_SHOWN])
+    return shown + ("..." if len(text) > MAX_SHOWN else "")
 
 
 def _ordered(view: MeshView) -> list[PeerView]:

@@ -6,6 +6,10 @@ never comes again; an AN is data, and the log takes each only once and in order.
 
 What survives: every record for which `append` returned survives the death of the process (kill -9 included); every
 record that was synced survives the death of the machine. A sync comes after so many bytes or seconds, or when called.
+
+After a sync that failed, nobody can say what is on the disk: the system may have dropped the pages and report success
+the next time. So a writer whose sync failed writes nothing more and marks nothing as synced; the next one writes what
+lies behind the mark again before it syncs.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from types import TracebackType
 from peer.packetlog_files import (
     INDEX_SUFFIX,
     LOCK,
+    SYNCED,
     LogDamaged,
     LogFull,
     LogLocked,
@@ -109,6 +114,8 @@ class Writer:
         self._newest_us = -(1 << 63)
         self._sealed: list[tuple[Segment, int, int]] = []
         self._file = -1
+        self._failure: str | None = None
+        """Why this writer must not go on."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
         try:
@@ -158,18 +165,21 @@ class Writer:
         self.position = segment.first_position
         self.last_an = read_header(segment).last_an
         good, what = SEGMENT_HEADER_BYTES, "the log ends"
+        synced, mark = SEGMENT_HEADER_BYTES, read_mark(self.directory)
         try:
             for _, after, position, entry in scan(data, SEGMENT_HEADER_BYTES, segment.first_position):
                 good = after
+                if position < mark:
+                    synced = after
                 self.position, self.last_an = position + 1, last_an_of(entry)
                 self._newest_us = max(self._newest_us, entry.time_us)
         except Damage as damage:
             # After a power cut anything may stand behind the last synced byte, so whatever it is, it is cut off.
             what = damage.what
-        if self.position < read_mark(self.directory):
+        if self.position < mark:
             # What was synced may have been read: its positions must not come again with other content.
             raise LogDamaged(
-                f"{segment.path}: {what} at position {self.position}, though records up to {read_mark(self.directory)} "
+                f"{segment.path}: {what} at position {self.position}, though records up to {mark} "
                 "had reached the disk; move the log away and begin a new one"
             )
         self._file = os.open(segment.path, os.O_RDWR)
@@ -178,8 +188,16 @@ class Writer:
         if good < len(data):
             self.repair = Repair(segment.path.name, len(data) - good, self.position)
             os.ftruncate(self._file, good)
+        # What an earlier process wrote may not be on the disk yet. It is written again: if its sync failed, the system
+        # believes these pages to be clean, and would not write them.
+        # The same bytes in the same place: readers that follow see no change.
+        try:
+            while synced < good:
+                synced += os.pwrite(self._file, data[synced:good], synced)
+        except OSError as error:
+            raise _trouble(f"write {segment.path}", error) from error
         os.lseek(self._file, good, os.SEEK_SET)
-        self._unsynced_bytes = 1  # what an earlier process wrote may not be on the disk yet
+        self._unsynced_bytes = 1
 
     def _newest_in(self, segment: Segment) -> int:
         return max((entry.time_us for entry in index_of(segment)), default=-(1 << 63))
@@ -230,41 +248,56 @@ class Writer:
         """All of it or none: a write that the disk cuts short is taken back before the error is told."""
         if self._file < 0:
             raise ValueError("the log is closed")
+        self._check_usable()
         view = memoryview(data)
         try:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
-            os.ftruncate(self._file, self._size)
-            os.lseek(self._file, self._size, os.SEEK_SET)
-            if error.errno in _NO_ROOM:
-                raise LogFull(f"no room to write {self._segment.path}: {error.strerror}") from None
-            raise PacketLogError(f"cannot write {self._segment.path}: {error.strerror}") from error
+            try:
+                os.ftruncate(self._file, self._size)
+                os.lseek(self._file, self._size, os.SEEK_SET)
+            except OSError as second:
+                self._failure = f"half a record could not be taken back from {self._segment.path}: {second.strerror}"
+            raise _trouble(f"write {self._segment.path}", error) from error
         self._size += len(data)
 
     def sync(self) -> None:
-        """Everything appended so far is on the disk when this returns."""
+        """Everything appended so far is on the disk when this returns. PacketLogError, and from then on always."""
+        self._check_usable()
         if self._file >= 0 and self._unsynced_bytes:
-            os.fsync(self._file)
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                self._failure = f"{self._segment.path} could not be synced: {error.strerror}"
+                raise _trouble(f"sync {self._segment.path}", error) from error
             self._unsynced_bytes = 0
-        write_mark(self.directory, self.position)
+        try:
+            write_mark(self.directory, self.position)
+        except OSError as error:
+            raise _trouble(f"write {self.directory / SYNCED}", error) from error
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise PacketLogError(f"{self._failure}; open the log again")
 
     # --- segments ---
     def _begin_segment(self) -> None:
         path = segment_path(self.directory, self.position)
         header = encode_segment_header(SegmentHeader(self.position, self.last_an))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise _trouble(f"begin {path}", error) from error
         try:
             if os.write(descriptor, header) != len(header):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
+            sync_directory(self.directory)
         except OSError as error:
             os.close(descriptor)
             path.unlink()
-            if error.errno in _NO_ROOM:
-                raise LogFull(f"no room to begin {path}: {error.strerror}") from None
-            raise PacketLogError(f"cannot write {path}: {error.strerror}") from error
-        sync_directory(self.directory)
+            raise _trouble(f"begin {path}", error) from error
         self._file, self._size = descriptor, len(header)
         self._segment = Segment(self.position, path)
 
@@ -293,8 +326,11 @@ class Writer:
             too_old = config.max_age_seconds is not None and newest < self._newest_us - config.max_age_seconds * 1e6
             if not (too_large or too_old):
                 return
-            segment.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
-            segment.path.unlink()
+            try:
+                segment.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+                segment.path.unlink(missing_ok=True)
+            except OSError as error:
+                raise _trouble(f"remove {segment.path}", error) from error
             self._sealed.pop(0)
             self.removed_segments += 1
 
@@ -305,16 +341,17 @@ class Writer:
 
     # --- closing ---
     def close(self) -> None:
-        """Sync and let go of the lock. May be called twice."""
-        if self._file >= 0:
-            try:
+        """Sync and let go of the lock. May be called twice. After a failed sync it only lets go, and marks nothing."""
+        try:
+            if self._file >= 0 and self._failure is None:
                 self.sync()
-            finally:
+        finally:
+            if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
 
     def __enter__(self) -> Writer:
         return self
@@ -323,6 +360,12 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _trouble(what: str, error: OSError) -> PacketLogError:
+    if error.errno in _NO_ROOM:
+        return LogFull(f"no room to {what}: {error.strerror}")
+    return PacketLogError(f"cannot {what}: {error.strerror}")
 
 
 def settle(directory: str | Path) -> None:

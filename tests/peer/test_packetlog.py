@@ -301,6 +301,90 @@ def test_full_disk_at_rotation(tmp_path, monkeypatch):
     assert Reader(tmp_path).verify()["records"] == len(content(tmp_path))
 
 
+@pytest.fixture
+def failing(monkeypatch):
+    """Make the n-th call of a function of `os` fail, once."""
+
+    def fail(name: str, *, at: int = 1, code: int = errno.EIO) -> None:
+        real = getattr(os, name)
+        calls = [0]
+
+        def call(*args, **options):
+            calls[0] += 1
+            if calls[0] == at:
+                raise OSError(code, os.strerror(code))
+            return real(*args, **options)
+
+        monkeypatch.setattr(os, name, call)
+
+    return fail
+
+
+def test_after_a_failed_fsync_closing_does_not_mark_lost_data_as_synced(tmp_path, failing):
+    writer = Writer(tmp_path, LogConfig(sync_seconds=1e9))
+    writer.append(packets(0, 3))
+    writer.sync()
+    writer.append(packets(3, 3))
+    failing("fsync")
+    with pytest.raises(PacketLogError, match="cannot sync"):
+        writer.sync()
+    for use in (writer.sync, lambda: writer.append(packets(6, 1))):
+        with pytest.raises(PacketLogError, match="open the log again"):
+            use()
+    writer.close()
+    writer.close()
+    assert packetlog_files.read_mark(tmp_path) == 3
+    assert content(tmp_path, durable=True) == packets(0, 3)
+
+
+def test_what_a_failed_fsync_left_is_written_again_by_the_next_writer(tmp_path, failing, monkeypatch):
+    writer = Writer(tmp_path, LogConfig(sync_seconds=1e9))
+    writer.append(packets(0, 3))
+    writer.sync()
+    writer.append(packets(3, 3))
+    failing("fsync")
+    with pytest.raises(PacketLogError):
+        writer.close()
+    rewritten = []
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: rewritten.append(bytes(data)) or real(file, data, at))
+    with Writer(tmp_path) as later:
+        assert later.last_an == 5
+        behind = b"".join(encode_record(number, entry) for number, entry in enumerate(packets(0, 6)) if number >= 3)
+        assert behind in rewritten
+        later.append(packets(6, 1))
+    assert content(tmp_path, durable=True) == packets(0, 7)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("name", ["open", "write", "fsync", "pwrite", "unlink", "ftruncate"])
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_disk_that_fails_at_any_step_loses_nothing_that_was_marked(tmp_path, failing, monkeypatch, name, at, code):
+    """Whatever fails, and when: one typed error, no mark above what is there, and the next writer goes on."""
+    config = LogConfig(max_segment_bytes=400, max_log_bytes=1_600, sync_bytes=100)
+    real = getattr(os, name)
+    written = 0
+    with contextlib.suppress(PacketLogError):
+        writer = Writer(tmp_path, config)
+        failing(name, at=at, code=code)
+        try:
+            for first in range(0, 60, 3):
+                writer.append(packets(first, 3))
+                written = first + 3
+        finally:
+            with contextlib.suppress(PacketLogError):
+                writer.close()
+    monkeypatch.setattr(os, name, real)
+    mark = packetlog_files.read_mark(tmp_path)
+    with Writer(tmp_path, config) as later:
+        assert later.position >= mark
+        later.append(packets(later.last_an + 1, 3))
+        assert later.last_an >= written - 1
+    reader = Reader(tmp_path)
+    entries = [entry for _, entry in reader.iterate(reader.first_position())]
+    assert entries == packets(entries[0].an, len(entries))
+
+
 # --- damage ---
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 10_000))
