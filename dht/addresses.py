@@ -98,13 +98,36 @@ def decode_address_untrusted(data: bytes) -> Address:
     return host, port
 
 
-def parse_endpoint(text: str) -> tuple[str, int]:
-    """`HOST:PORT` or `[IPV6]:PORT` of a command line; ValueError says what was expected."""
+def parse_endpoint(text: str, *, default_host: str | None = None) -> tuple[str, int]:
+    """`HOST:PORT` or `[IPV6]:PORT`, with a `default_host` also `:PORT`. ValueError says what was expected.
+
+    Everybody who reads an address from a person uses this, and `endpoint_text` to show one.
+    """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
+        if not _is_ipv6(host):
+            raise ValueError(f"{text!r}: in brackets stands an IPv6 address, as in [::1]:4700")
+    elif ":" in host or "[" in host or "]" in host:
         raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:4700")
-    if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ValueError(f"{text!r} is not HOST:PORT")
+    if not host and default_host is not None:
+        host = default_host
+    elif not host:
+        raise ValueError(f"expected HOST:PORT, not {text!r}")
+    if not colon or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 0xFFFF:
+        raise ValueError(f"expected HOST:PORT, not {text!r}")
     return host, int(port)
+
+
+def endpoint_text(address: Any) -> str:
+    """What `parse_endpoint` reads: HOST:PORT, with brackets around an IPv6 host. IPv6's further items are left out."""
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True

@@ -163,6 +163,7 @@ def _pin(args: argparse.Namespace) -> int:
 
 
 def _node(args: argparse.Namespace) -> int:
+    from dht.addresses import endpoint_text
     from dht.identity import Identity
     from dht.service import DirectoryOptions, DirectoryService
 
@@ -186,7 +187,7 @@ def _node(args: argparse.Namespace) -> int:
             if args.json:
                 _print_json({"event": "listening", "host": host, "port": port, "peer_id": identity.fingerprint})
             else:
-                place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                place = endpoint_text(service.address)
                 print(f"node {identity.fingerprint} listens on {place}; Ctrl-C stops it", flush=True)
             while not stop.is_set():
                 try:
@@ -255,12 +256,13 @@ def _get(args: argparse.Namespace) -> int:
 
 
 def _as_json(record: PeerRecord, now: float) -> dict[str, Any]:
+    from dht.addresses import endpoint_text
     from dht.identity import id_text
 
     return {
         "peer_id": id_text(record.peer_id),
         "role": record.role.name.lower(),
-        "addresses": [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in record.addresses],
+        "addresses": [endpoint_text(address) for address in record.addresses],
         "level": record.level,
         "hops": record.hops,
         "children": record.children,

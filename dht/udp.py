@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from dht.addresses import canonical, is_ip_literal
+from dht.addresses import canonical, endpoint_text, is_ip_literal
 from dht.errors import DhtError
 
 if TYPE_CHECKING:
@@ -76,6 +76,6 @@ async def open_udp(loop: asyncio.AbstractEventLoop, listen: Address) -> UdpTrans
         sock.bind((host, port))
     except OSError as exc:
         sock.close()
-        raise DhtError(f"cannot listen on {host} port {port}: {exc}") from exc
+        raise DhtError(f"cannot listen on {endpoint_text((host, port))}: {exc.strerror or exc}") from exc
     _, protocol = await loop.create_datagram_endpoint(lambda: UdpTransport(sock), sock=sock)
     return protocol

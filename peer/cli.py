@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from dht.addresses import endpoint_text
 from peer.cli_config import Settings, resolve
 from peer.cli_errors import CliError, ExitCode, explain
 from peer.cli_settings import ALL_NAMES, BY_COMMAND
@@ -197,7 +198,7 @@ def _shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, tuple) and len(value) == 2:
-        return f"{value[0]}:{value[1]}"
+        return endpoint_text(value)
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

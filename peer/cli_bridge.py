@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from dcp import Gap, Packet
+from dht.addresses import endpoint_text
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import beside, expect_directory, note, peer_options, run, told_as
@@ -30,7 +31,7 @@ def bridge(settings: Settings) -> int:
         async with trio.open_nursery() as nursery:
             with told_as("--to", (host, port)):
                 bound = await nursery.start(out.serve, host, port)
-            note(f"readers connect to {bound[0]}:{bound[1]}")
+            note(f"readers connect to {endpoint_text(bound)}")
             async with open_peer(options) as peer:
                 nursery.start_soon(expect_directory, peer, settings)
                 await beside(peer, settings, nursery, live=True)

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dht.addresses import parse_endpoint
 from peer.cli_errors import CliError, ExitCode
 
 if TYPE_CHECKING:
@@ -26,10 +27,7 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT, [V6]:PORT, or :PORT for every interface."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"expected HOST:PORT, not {text!r}")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+    return parse_endpoint(text, default_host="0.0.0.0")
 
 
 def binding(text: str) -> tuple[str, str]:

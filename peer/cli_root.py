@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from datetime import date
 from pathlib import Path
 
 import trio
 
+from dht.addresses import endpoint_text
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import beside, note, peer_options, run
@@ -59,7 +61,7 @@ def root(settings: Settings) -> int:
             overhead=STAMP_BYTES if settings["stamp"] else 0,
             find_timeout=0.0 if settings["first"] else min(3.0, settings["find_timeout"]),
             sync_timeout=settings["sync_timeout"],
-            on_listening=lambda host, port: note(f"feed listens on {host}:{port}"),
+            on_listening=lambda host, port: note(f"feed listens on {endpoint_text((host, port))}"),
             on_open=introduce,
         )
         async with trio.open_nursery() as nursery:
@@ -82,9 +84,9 @@ def _introduce(peer: Peer, settings: Settings) -> None:
     from dht import id_text
 
     host, port = peer.address
-    reach = f"127.0.0.1:{port}" if host == "0.0.0.0" else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    reach = endpoint_text(("127.0.0.1" if host in ("0.0.0.0", "::") else host, port))
     note(f"root of {settings['roots_key']} on {reach}, owner {id_text(peer.owner)}")
-    note(f"join it with: skymesh join --roots-key {settings['roots_key']} --bootstrap {reach}")
+    note(f"join it with: skymesh join --roots-key {settings['roots_key']} --bootstrap {shlex.quote(reach)}")
 
 
 async def _let_children_catch_up(peer: Peer) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from dht.addresses import endpoint_text
 from peer.api import start_of
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
@@ -165,7 +166,7 @@ async def expect_directory(peer: Peer, settings: Settings) -> None:
 def no_dht(settings: Settings) -> str:
     """One sentence with the two commands that would help."""
     if settings["bootstrap"]:
-        tried = "nobody answered at " + ", ".join(f"{host}:{port}" for host, port in settings["bootstrap"])
+        tried = "nobody answered at " + ", ".join(map(endpoint_text, settings["bootstrap"]))
     else:
         tried = "nobody answered on this host (a peer on the LAN is reached with --listen :0)"
     key = settings["roots_key"]
@@ -217,9 +218,8 @@ def told_as(flag: str, address: tuple[str, int]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        host, port = address
         reason = "in use by another program" if error.errno == errno.EADDRINUSE else error.strerror
-        raise CliError(f"{flag} {host}:{port}: {reason}", ExitCode.PORT_IN_USE) from None
+        raise CliError(f"{flag} {endpoint_text(address)}: {reason}", ExitCode.PORT_IN_USE) from None
 
 
 async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live: bool) -> None:
@@ -230,7 +230,7 @@ async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live:
         from peer.cli_metrics import serve_metrics
 
         with told_as("--metrics", settings["metrics"]):
-            host, port = await nursery.start(serve_metrics, peer, settings["metrics"])
-        note(f"metrics on http://{host}:{port}/metrics")
+            bound = await nursery.start(serve_metrics, peer, settings["metrics"])
+        note(f"metrics on http://{endpoint_text(bound)}/metrics")
     if live and sys.stderr.isatty():
         nursery.start_soon(show_live, peer)

@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from dht.addresses import endpoint_text
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
 from peer.cli_run import no_dht, run
@@ -194,8 +195,7 @@ def _load(peer: PeerView) -> float | None:
 
 
 def _address(peer: PeerView) -> str:
-    host, port = peer.address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return endpoint_text(peer.address)
 
 
 def _name(peer_id: bytes) -> str:

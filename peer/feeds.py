@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+from dht.addresses import parse_endpoint
 from peer.errors import FeedError
 from peer.framing import KINDS
 
@@ -165,8 +166,8 @@ def _source(source: str, loop: bool) -> Callable[[Callable[[str, int], None]], B
 
 
 def parse_tcp(text: str, whole: str) -> tuple[str, int]:
-    """HOST:PORT, [V6]:PORT; FeedError for anything else."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise FeedError(f"{whole}: expected HOST:PORT behind ://")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    """HOST:PORT, [V6]:PORT, :PORT; FeedError for anything else."""
+    try:
+        return parse_endpoint(text, default_host="")
+    except ValueError as error:
+        raise FeedError(f"{whole}: {error} behind ://") from None

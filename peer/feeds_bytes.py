@@ -16,6 +16,7 @@ from typing import Protocol
 
 import trio
 
+from dht.addresses import endpoint_text
 from peer.errors import FeedError
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,10 @@ class TcpSource:
     port: int
     rng: random.Random = field(default_factory=random.Random)
 
+    @property
+    def _where(self) -> str:
+        return endpoint_text((self.host, self.port))
+
     async def run(self, out: Out) -> None:
         delay, connected = RECONNECT_DELAYS[0], False
         async with out:
@@ -88,13 +93,13 @@ class TcpSource:
                 try:
                     stream = await trio.open_tcp_stream(self.host, self.port)
                 except OSError as error:
-                    log.warning("feed %s:%d: %s; trying again", self.host, self.port, error.strerror or error)
+                    log.warning("feed %s: %s; trying again", self._where, error.strerror or error)
                 else:
                     delay, connected = RECONNECT_DELAYS[0], True
-                    log.info("feed %s:%d: connected", self.host, self.port)
+                    log.info("feed %s: connected", self._where)
                     async with stream:
                         await _pump(stream, out)
-                    log.warning("feed %s:%d: the connection was closed", self.host, self.port)
+                    log.warning("feed %s: the connection was closed", self._where)
                 if connected:
                     await out.send(None)
                     connected = False
@@ -114,7 +119,9 @@ class TcpListenSource:
         try:
             listeners = await trio.open_tcp_listeners(self.port, host=self.host or None)
         except OSError as error:
-            raise FeedError(f"cannot listen for a feed on {self.host}:{self.port}: {error.strerror}") from None
+            raise FeedError(
+                f"cannot listen for a feed on {endpoint_text((self.host, self.port))}: {error.strerror}"
+            ) from None
         busy = False
 
         async def take(stream: trio.SocketStream) -> None:

@@ -40,6 +40,7 @@ from peer.own_record import own_record
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
 from peer.records import candidate_of, grant_of
+from peer.sockets import PeerSocket
 from peer.statistics import Statistics, snapshot
 from xmlswitch import MalformedDocument, Query, parse_document
 
@@ -436,7 +437,7 @@ async def open_peer(
     options: PeerOptions,
     *,
     rng: random.Random | None = None,
-    bind: Callable[[HostPort], Awaitable[UdpSocket]] = UdpSocket.bind,
+    bind: Callable[[HostPort], Awaitable[UdpSocket]] = PeerSocket.bind,
     keeps_numbers: bool = True,
 ) -> AsyncIterator[Peer]:
     """Run a peer until the block ends; it leaves the mesh with a word to everybody.

@@ -150,5 +150,8 @@ def _is_address(given: object) -> bool:
 
 
 def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
-    """Loopback unless told otherwise, and to name a peer elsewhere is to tell otherwise."""
-    return ("127.0.0.1", 0) if all(is_loopback(address) for address in bootstrap) else ("0.0.0.0", 0)
+    """Loopback unless `bootstrap` names a peer elsewhere; by IPv6 when it is named so."""
+    families = {":" in host for host, _ in bootstrap}
+    if all(is_loopback(address) for address in bootstrap) and len(families) < 2:
+        return ("::1" if True in families else "127.0.0.1"), 0
+    return ("::" if True in families else "0.0.0.0"), 0  # `::` takes IPv4 as well

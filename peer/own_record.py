@@ -43,8 +43,6 @@ def own_record(peer: Peer, record: PublishRecord, directory: TrioDirectory) -> P
 def public_address(bound: HostPort, seen: list[HostPort]) -> HostPort:
     """Where others reach us: what we are bound to, or, bound to everything, where others saw us."""
     host, port = bound
-    if host == "0.0.0.0":
+    if host in ("0.0.0.0", "::"):
         return seen[0] if seen else ("127.0.0.1", port)
-    if host == "::":
-        return seen[0] if seen else ("::1", port)
     return host, port

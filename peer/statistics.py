@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dht.addresses import endpoint_text
 from peer.coreconfig import Role
 
 if TYPE_CHECKING:
@@ -165,5 +166,4 @@ def _parent(
 
 def address_text(address: tuple[object, ...]) -> str:
     """HOST:PORT, with brackets around an IPv6 host."""
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return endpoint_text(address)

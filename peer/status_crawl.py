@@ -31,6 +31,7 @@ from peer.messages import (
     Wanted,
     WantsRequest,
 )
+from peer.sockets import PeerSocket
 
 if TYPE_CHECKING:
     from dcp.link import Address as SocketAddress
@@ -230,7 +231,7 @@ async def open_crawler(listen: Address, bootstrap: Sequence[Address], *, beacon:
     """A visitor: it asks, and is nobody's contact."""
     from dht import DirectoryOptions, Identity, open_directory
 
-    udp = await UdpSocket.bind(listen)
+    udp = await PeerSocket.bind(listen)
     try:
         crawler = Crawler(udp, random.SystemRandom())
         host, port = udp.address[:2]

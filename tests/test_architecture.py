@@ -50,6 +50,7 @@ SHELL = {
             "packetlog",
             "records",
             "session",
+            "sockets",
             "status",
             "status_crawl",
             "tcp",
