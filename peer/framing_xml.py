@@ -169,7 +169,7 @@ class XmlSplitter:
         if second == 0x3F:
             if limit - at < 6:
                 return False
-            if _DECLARATION.match(buffer, at):
+            if self._big_from != self._base + at and _DECLARATION.match(buffer, at):
                 # Comments after the last document ended up here: a declaration is always first.
                 self._skip_big(len(found))
                 self._start = at

@@ -204,3 +204,12 @@ def test_separators():
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="framing is one of"):
         make_splitter("json")
+
+
+def test_a_declaration_without_end_that_is_too_large_does_not_hang():
+    """Found by the fuzzer: the document was too large, began again at its own declaration, and was too large."""
+    splitter = make_splitter("xml", max_document=64)
+    text = b"<?xml version='" + b"x" * 200 + b"<a/>"
+    splitter.feed(text)
+    splitter.finish()
+    assert splitter.errors["too_large"] == 1
