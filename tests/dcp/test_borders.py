@@ -133,6 +133,7 @@ class BuggyMachine:
         self._maybe(data)
         self.received.append(data)
         self.events.append(data)
+        return True
 
     def handle_timeout(self, *, now):
         raise Bug("timer")
