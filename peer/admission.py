@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peer.children import Child, ChildTable, JoinLimit
+from dcp.admission import HostBuckets
+from peer.children import Child, ChildTable
 from peer.membership import Membership
 from peer.messages import Address, CloseReason, Join, RefuseReason
 
@@ -29,7 +30,8 @@ class Admission:
     ) -> None:
         self._own, self._parents, self._children = standing, parents, children
         self._admits, self._carries = admits, carries
-        self._limit = JoinLimit(standing.config.max_joins_per_second)
+        rate = standing.config.max_joins_per_second
+        self._limit = HostBuckets(rate, max(1.0, rate / 2))  # or one host could use up everybody's joins
 
     def why_refuse(
         self, join: Join, address: Address, *, query: bytes, rooted: bool, now: float
@@ -38,7 +40,7 @@ class Admission:
         own = self._own
         if own.state in NOT_OPEN:
             return RefuseReason.SHUTTING_DOWN
-        if not self._limit.admit(address, now):
+        if not self._limit.allows(now, address[0]):
             return RefuseReason.TOO_MANY_JOINS
         if join.peer_id == own.peer_id or not self._admits(address):
             return RefuseReason.POLICY

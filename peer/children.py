@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from peer.hosts import host_key
+from dcp.admission import network_of
 from peer.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Address, Join, PeerAt, PeerId, Report
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from peer.meshevents import Link
 
 NEVER = float("inf")
-MAX_HOSTS = 1_024
-"""Hosts whose joins are counted one by one; an IPv6 host has many prefixes to ask from, so there must be an end."""
 
 
 @dataclass(slots=True)
@@ -108,8 +106,8 @@ class ChildTable:
         for child in self.links.values():
             child.heard_at = max(child.heard_at, earliest)
 
-    def _slots_by_host(self) -> Counter[str]:
-        return Counter(host_key(c.address[0]) for c in self.links.values())
+    def _slots_by_host(self) -> Counter[bytes]:
+        return Counter(network_of(c.address[0]) for c in self.links.values())
 
     def movable(self, join: Join, address: Address) -> Child | None:
         """Whom to send elsewhere for the sake of a repair, or None.
@@ -122,11 +120,11 @@ class ChildTable:
         holds no more slots here than the joiner's own: one host gains at most one slot by it, however often it asks.
         """
         held = self._slots_by_host()
-        own = held[host_key(address[0])]
+        own = held[network_of(address[0])]
         able = [
             c
             for c in self.links.values()
-            if held[host_key(c.address[0])] > own
+            if held[network_of(c.address[0])] > own
             and c.report is not None
             and not c.report.is_leaving
             and c.report.parents > max(1, join.parents)
@@ -135,15 +133,14 @@ class ChildTable:
         return max(able, key=lambda c: (_is_childless(c), c.report.level if c.report else 0, c.link), default=None)
 
     def crowding(self, address: Address) -> Child | None:
-        """When all slots are taken: the newest child of the host that holds most of them, if that host would still
-        hold no fewer than the newcomer's after the change. So hosts share the slots fairly, and a host that opens many
-        links only ever competes with itself.
+        """When all slots are taken: the newest child of the host that holds most of them, if that is more than a host's
+        share, and more than the newcomer's host would have. So a host that opens many links competes with itself.
         """
         held = self._slots_by_host()
-        most, count = max(held.items(), key=lambda item: item[1], default=("", 0))
-        if count < held[host_key(address[0])] + 2:
+        most, count = max(held.items(), key=lambda item: item[1], default=(b"", 0))
+        if count <= max(self._config.host_share, held[network_of(address[0])] + 1):
             return None
-        return max((c for c in self.links.values() if host_key(c.address[0]) == most), key=lambda c: c.link)
+        return max((c for c in self.links.values() if network_of(c.address[0]) == most), key=lambda c: c.link)
 
     def referrals(self, join: Join, rng: Random) -> tuple[PeerAt, ...]:
         """Up to four children with room that are below the joiner, in random order."""
@@ -170,52 +167,3 @@ class ChildTable:
 
 def _is_childless(child: Child) -> bool:
     return child.report is not None and child.report.children == 0
-
-
-class JoinLimit:
-    """Token buckets: so many joins per second in all, half as many from one host, and no more than that in one burst.
-
-    Without the second limit one host could use up everybody's joins.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._all = _Bucket(rate)
-        self._rate_per_host = max(1.0, rate / 2)
-        self._hosts: dict[str, _Bucket] = {}
-
-    def admit(self, address: Address, now: float) -> bool:
-        host = host_key(address[0])
-        own = self._hosts.get(host)
-        if own is None:
-            if len(self._hosts) >= MAX_HOSTS:
-                self._forget_idle(now)
-            own = self._hosts[host] = _Bucket(self._rate_per_host)
-        return own.take(now) and self._all.take(now)
-
-    def _forget_idle(self, now: float) -> None:
-        """A bucket that is full again knows nothing. If all are in use the oldest goes: `_all` still holds."""
-        self._hosts = {host: bucket for host, bucket in self._hosts.items() if not bucket.is_full(now)}
-        if len(self._hosts) >= MAX_HOSTS:
-            del self._hosts[next(iter(self._hosts))]
-
-
-class _Bucket:
-    __slots__ = ("_at", "_rate", "_tokens")
-
-    def __init__(self, rate: float) -> None:
-        self._rate = self._tokens = rate
-        self._at = 0.0
-
-    def take(self, now: float) -> bool:
-        self._tokens = self._tokens_at(now)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-    def is_full(self, now: float) -> bool:
-        return self._tokens_at(now) >= self._rate
-
-    def _tokens_at(self, now: float) -> float:
-        return min(self._rate, self._tokens + (now - self._at) * self._rate)

@@ -208,10 +208,5 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _printable(text: str) -> str:
-    """A stranger's text for a terminal: characters that would steer it are written as escapes."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-
-
 def _shown(value: int | None) -> str:
     return "?" if value is None else str(value)

@@ -22,14 +22,16 @@ from collections import deque
 from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 
-from dcp import EVERYTHING, Gap, Hub, Packet, QuerySwitched, Reason
+from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
 from dcp.events import Content
+from dcp.guard import fault
 from dcp.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer import meshevents
 from peer.candidates import CandidateRecord
+from peer.content import Subscription
 from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
 from peer.flow import (
@@ -44,16 +46,16 @@ from peer.flow import (
 )
 from peer.mesh import Mesh
 from peer.meshevents import Inquiry, Link, Request
-from peer.messages import CloseReason, PeerId, RefuseReason
+from peer.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.selection import SelectionPolicy
-from xmlswitch import MalformedQuery, Query, QueryError
+from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
 NOT_CARRIED = "the query wants more than this router may carry: narrow the query, or widen what is carried"
-# What dcp refuses by itself, in the mesh's words.
-_REFUSALS = {
+# What dcp refuses by itself, in the mesh's words; whatever else the other side says is POLICY.
+_REFUSALS: dict[int, RefuseReason] = {
     Reason.STREAM_UNKNOWN: RefuseReason.STREAM_UNKNOWN,
     Reason.FULL: RefuseReason.FULL,
     Reason.MODE_MISMATCH: RefuseReason.POLICY,
@@ -76,15 +78,17 @@ class PeerCore:
     ) -> None:
         self.config = config
         self.policy = policy or XPathPolicy()
-        self.hub = Hub(config.dcp, rng=rng)
+        self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock)
         self.sender: Sender | None = None
         self.receiver: Receiver | None = None
-        self._own = token_of(config.query)
+        self.client: Subscription | None = None
+        """What the client here is handed; None at a root, and at a router that only passes packets on."""
+        own = token_of(config.query)
+        if config.carry is not None and not config.carry.travels:
+            raise QueryNotCarried("what a router carries must be XPath 1.0: it is compared with its children's queries")
         self._carry = token_of(config.carry)
-        if config.deliver and config.role is Role.ROUTER and not self._carries(self._own):
+        if config.deliver and config.role is Role.ROUTER and not self._carries(own):
             raise QueryNotCarried(NOT_CARRIED)
-        self._wanted_own: bytes | None = None
-        self._own_position: int | None = None
         self._narrow_at = 0.0
         self._fitted = 0
         upstream = self._first_upstream_query()
@@ -100,9 +104,10 @@ class PeerCore:
                 deliver=config.deliver,
             )
         else:
-            self.receiver = self.hub.subscribe(
-                config.stream, query=self._own, start=config.start, position=config.position
-            )
+            self.receiver = self.hub.subscribe(config.stream, query=own, start=config.start, position=config.position)
+        if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
+            is_router = config.role is Role.ROUTER
+            self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
         self.mesh = self._new_mesh(peer_id, rng, selection)
         self._up: dict[int, Link] = {}  # dcp's link id -> the mesh's link
         self._down: dict[int, Link] = {}
@@ -127,15 +132,15 @@ class PeerCore:
             observer=self,
             admits=self._admits,
             carries=self._carries,
-            covers=self.policy.covers,
+            covers=self.policy.covers_untrusted,
             coverage=self._coverage,
-            query=self._own if len(self._own) <= 1_024 else EVERYTHING,
+            query=own if len(own := token_of(self.config.query)) <= MAX_QUERY_BYTES else EVERYTHING,
         )
 
     def _first_upstream_query(self) -> bytes:
         if not self.config.dynamic:
             return self._carry
-        return self._own if self.config.deliver else token_of(NOTHING)
+        return token_of(self.config.query if self.config.deliver else NOTHING)
 
     @property
     def subscription(self) -> bytes:
@@ -152,17 +157,11 @@ class PeerCore:
         return any(host in network for network in networks)
 
     def _carries(self, query: bytes) -> bool:
-        try:
-            return self.policy.covers(self._carry, query)
-        except (QueryError, MalformedQuery):
-            return False  # a join's query comes here before dcp has checked it
+        return self.policy.covers_untrusted(self._carry, query)  # a join's comes here before dcp has checked it
 
     def _coverage(self, carried: bytes) -> float:
         """Whether a candidate has what we ask for already; if not, it must first ask its own parents for more."""
-        try:
-            return 1.0 if self.policy.covers(carried, self.subscription) else 0.0
-        except (QueryError, MalformedQuery):
-            return 0.0
+        return 1.0 if self.policy.covers_untrusted(carried, self.subscription) else 0.0
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -172,15 +171,17 @@ class PeerCore:
             self.mesh.start_root(now=now)
         else:
             self.mesh.start(now=now)
-        if self.receiver is not None and (self.config.deliver or self.config.role is Role.LEAF):
+        if self.client is not None:
             self._look_at = now + self.config.flow.look_interval
         self._settle(now)
 
     def rejoin(self, *, now: float) -> None:
-        """After `Disconnected`: look for parents again, and go on from the position reached."""
+        """After `Disconnected`: look for parents again, and go on from the position reached, with the whole query."""
         if self.disconnected is None:
             raise ValueError("this peer is not disconnected")
         self.disconnected = None
+        if self._flow.rung:
+            self._want(self._ladder[0], now)
         self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._selection)
         self._flow = JoinExperiments(self.config.flow, len(self._ladder), self._rng)
         self.start(now=now)
@@ -208,11 +209,11 @@ class PeerCore:
 
     def _want(self, query: Query | None, now: float) -> None:
         assert self.receiver is not None
-        token = token_of(query)
+        if self.client is not None:
+            self.client.want(query)
         if self.config.role is Role.LEAF:
-            self.receiver.change_query(token, now=now)
+            self.receiver.change_query(token_of(query), now=now)
         else:
-            self._wanted_own = token
             self._fit_query(now)
 
     def leave(self, *, now: float) -> None:
@@ -258,42 +259,7 @@ class PeerCore:
 
     def next_content(self) -> Content | None:
         """The next packet, gap, start or query switch for the client here. Payloads are envelopes."""
-        receiver = self.receiver
-        if receiver is None:
-            return None
-        if self.config.role is Role.LEAF:
-            return receiver.next_event()
-        while True:
-            if (switched := self._switch_own()) is not None:
-                return switched
-            event = receiver.next_event()
-            if event is None:
-                return None
-            if isinstance(event, QuerySwitched):
-                self._own_position = event.position
-                continue  # our own upstream query: the client's is another
-            if isinstance(event, Packet):
-                self._own_position = event.an
-                if not self.policy.matches(self._own, event.payload):
-                    continue
-            elif isinstance(event, Gap):
-                self._own_position = event.until
-            else:
-                self._own_position = event.position
-            return event
-
-    def _switch_own(self) -> QuerySwitched | None:
-        """A router's own client changes its query as soon as what comes from upstream covers the new one."""
-        assert self.receiver is not None
-        if self._wanted_own is None or self._own_position is None:
-            return None
-        # What still lies in the queue may have come under an older, narrower query: switch behind it.
-        if self.receiver.has_events and not self.policy.covers(self._own, self._wanted_own):
-            return None
-        if not self.policy.covers(self.receiver.query, self._wanted_own):
-            return None
-        self._own, self._wanted_own = self._wanted_own, None
-        return QuerySwitched(self._own_position, self._own)
+        return None if self.client is None else self.client.next()
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
@@ -310,13 +276,17 @@ class PeerCore:
 
     def wanted(self) -> bytes | None:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
-        if self.receiver is None or not (self.config.deliver or self.config.role is Role.LEAF):
-            return None
-        return self.receiver.query if self.config.role is Role.LEAF else self._own
+        return None if self.client is None else self.client.token
 
     def dcp_link(self, link: Link) -> int | None:
         """dcp's number for a link of the mesh."""
         return self._dcp_of.get(link)
+
+    def cut_off(self, link: Link) -> int:
+        """Packets that passed to a child unmatched, because its query would have taken too long."""
+        child = self.sender.children.get(self._dcp_of.get(link, 0)) if self.sender is not None else None
+        slot = child.interest.slot if child is not None and child.interest is not None else None
+        return 0 if slot is None else self.policy.switch.cut_off(slot)
 
     @property
     def links_mapped(self) -> int:
@@ -333,10 +303,17 @@ class PeerCore:
             busy = False
             for effect in self.mesh.take_effects():
                 busy = True
-                self._run(effect, now)
+                try:
+                    self._run(effect, now)
+                except Exception as error:
+                    fault("mesh effect", error)
             while (event := self.hub.next_event()) is not None:
                 busy = True
-                self._on_dcp(event, now)
+                try:
+                    self._on_dcp(event, now)
+                except Exception as error:
+                    fault("link event", error)
+                    self._drop_link_of(event, now)
             while (news := self.mesh.next_event()) is not None:
                 self._tell(news)
             if self.sender is not None and self.sender.wants_revision != self._fitted:
@@ -346,6 +323,14 @@ class PeerCore:
                 self._fit_query(now)
             if not busy:
                 return
+
+    def _drop_link_of(self, event: dcp_events.Event, now: float) -> None:
+        """Whatever it was that we could not deal with, its sender gets no second try on this link."""
+        number = getattr(event, "link", None)
+        link = self._up.get(number, self._down.get(number)) if number is not None else None
+        if link is not None:
+            self._close(link, REASON_BASE + CloseReason.MALFORMED)
+            self.mesh.link_reset(link, now=now)
 
     def _tell(self, news: meshevents.Event) -> None:
         if isinstance(news, meshevents.Left) and self._disconnecting is not None:
@@ -423,8 +408,8 @@ class PeerCore:
                 link = self._up.get(number, self._down.get(number))
                 if link is not None:
                     mesh.receive_message(link, data, now=now)
-            case dcp_events.InquiryReceived(ticket, _, body):
-                answer = mesh.answer_inquiry(body, now=now)
+            case dcp_events.InquiryReceived(ticket, address, body):
+                answer = mesh.answer_inquiry(body, address[:2], now=now)
                 if answer is not None:
                     self.hub.answer(ticket, answer)
             case dcp_events.InquiryAnswered(number, _, reply):
@@ -455,7 +440,7 @@ class PeerCore:
         elif reason >= REASON_BASE:
             self.mesh.link_refused(link, reason - REASON_BASE, body, now=now)
         else:
-            self.mesh.link_refused(link, _REFUSALS.get(Reason(reason), RefuseReason.POLICY), b"", now=now)
+            self.mesh.link_refused(link, _REFUSALS.get(reason, RefuseReason.POLICY), b"", now=now)
 
     def _ended(self, link: Link, reason: int, now: float) -> None:
         if reason >= REASON_BASE:
@@ -498,10 +483,8 @@ class PeerCore:
         if receiver is None or sender is None or not self.config.dynamic:
             return
         wanted = sender.wanted_queries()
-        if self.config.deliver:
-            wanted.append(self._own)
-            if self._wanted_own is not None:
-                wanted.append(self._wanted_own)
+        if self.client is not None:
+            wanted += self.client.tokens
         target = receiver.change.target
         if not all(sender.log.covers(target, query) for query in wanted):
             wider = self.policy.union([target, *wanted])

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from dcp.admission import HostBuckets
 from peer import messages
 from peer.admission import Admission
 from peer.candidates import AVOIDANCE, CandidateCache
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 
 COLD_RETRY = 1.0
 """Seconds until an orphan that found nobody at any level looks again whether a cold restart would help."""
+MAX_QUESTIONS_PER_SECOND = 40.0
+"""Children(Q) that are answered; each is compared with every child's query. A peer that walks asks one per refusal."""
 NEVER = float("inf")
 
 
@@ -104,7 +107,7 @@ class Mesh:
         """Queries are opaque here; an empty one is everything.
 
         `admits(address)`: may somebody from there be our child. `carries(query)`: do we have, or can we get, all of
-        it. `covers(wide, narrow)`: for Children(Q).
+        it. `covers(wide, narrow)`: for Children(Q), whose Q is a stranger's: it must be bounded and raise nothing.
         `coverage(query)`: the share of our own query in what a candidate carries. `query`: our own, for inquiries.
         """
         own = Standing(peer_id, config, rules or LevelRules(config.level_step), rng)
@@ -115,6 +118,7 @@ class Mesh:
             own, self.parents, self.children, policy=policy or ScoredSelection(), coverage=coverage, query=query
         )
         self._admission = Admission(own, self.parents, self.children, admits=admits, carries=carries)
+        self._questions = HostBuckets(MAX_QUESTIONS_PER_SECOND, MAX_QUESTIONS_PER_SECOND / 2)
         self._publishing = Publishing(own)
         self._observer = observer or _NoObserver()
         self._covers = covers
@@ -295,8 +299,8 @@ class Mesh:
 
     # Inquiries
 
-    def answer_inquiry(self, request: bytes, *, now: float) -> bytes | None:
-        """The answer to send, or None for nonsense (counted)."""
+    def answer_inquiry(self, request: bytes, address: Address, *, now: float) -> bytes | None:
+        """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
         try:
             asked = messages.decode_request_untrusted(request)
@@ -305,6 +309,9 @@ class Mesh:
             return None
         match asked:
             case messages.ChildrenRequest(query):
+                if query and not self._questions.allows(now, address[0]):
+                    self._own.counters["inquiries_refused"] += 1
+                    return None
                 peers = self.children.answer(query, self._covers, self._own.rng)
                 return messages.encode_answer(messages.Peers(peers))
             case messages.ParentsRequest():

@@ -133,6 +133,12 @@ class MeshConfig:
             return 0
         return min(max(1, int(self.capacity * self.repair_share)), max(0, self.capacity - 1))
 
+    @property
+    def host_share(self) -> int:
+        """Slots that one host keeps when others ask for them: a third of the capacity, at least two. Fewer would move
+        honest peers that share a host; more would let two hosts shut out everybody else."""
+        return max(2, self.capacity // 3)
+
     def wan(self) -> Self:
         """For long, lossy paths: three times the patience, and so three times the time until a repair starts."""
         return replace(

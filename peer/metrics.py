@@ -61,6 +61,7 @@ FAMILIES: dict[str, Family] = {
     "dropped_total": Family("counter", "Datagrams that changed nothing"),
     "faults_total": Family("counter", "Unexpected errors in handling input, dropped with it: each kind is a bug"),
     "cut_off_total": Family("counter", "Packets passed to a child unmatched: its query would have taken too long"),
+    "child_cut_off_total": Family("counter", "The same for each child that has such a query"),
     "dht_lookups_total": Family("counter", "Questions to the DHT for roots and candidates, by how they ended"),
     "dht_lookup_seconds_total": Family("counter", "Time that these questions took"),
     "dht_contacts": Family("gauge", "DHT nodes known"),
@@ -150,7 +151,14 @@ def _queues(peer: Peer) -> Iterator[Sample]:
     policy = peer.core.policy
     yield "switched_packets_total", {}, policy.routed
     yield "switch_seconds_total", {}, policy.route_seconds
-    yield "switch_queries", {}, policy.switch.stats().queries
+    switch = policy.switch.stats()
+    yield "switch_queries", {}, switch.queries
+    yield "cut_off_total", {}, switch.cut_off
+    for child in now.children:
+        if child.cut_off:
+            yield "child_cut_off_total", {"child": child.address}, child.cut_off
+    if switch.failures:
+        yield "faults_total", {"kind": "switch"}, switch.failures
 
 
 def _mesh(peer: Peer) -> Iterator[Sample]:

@@ -8,21 +8,26 @@ A packet that is no XML matches no query: who asked for everything gets it, othe
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from dcp import EVERYTHING, PayloadRefused
 from dcp.compression import Compressor
 from xmlswitch import MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
+from xmlswitch.caches import ByteCache
 
-# Decoded queries kept at hand: a mesh uses few, and a stranger's must not grow the table.
-MAX_REMEMBERED = 4_096
+# Of queries kept at hand, as they are in memory: strangers may fill this, and must not fill the memory.
+MAX_REMEMBERED_BYTES = 8 << 20
 
 NOTHING = Query.parse("false()")
 
 
 def token_of(query: Query | None) -> bytes:
-    """The form in which dcp carries a query; None and everything are the empty token."""
+    """The form in which dcp carries a query; None and everything are the empty token.
+
+    Of an XPath 2.0 to 3.1 query it is what the query needs, in XPath 1.0: the network knows no other.
+    """
+    if query is not None:
+        query = query.need()
     return EVERYTHING if query is None or query.matches_everything else query.encode()
 
 
@@ -31,24 +36,26 @@ class XPathPolicy:
 
     def __init__(self, compressor: Compressor | None = None, *, clock: Callable[[], float] | None = None) -> None:
         """With a clock it measures what routing costs; this file is pure and has none of its own."""
-        self.switch: Switch[Query] = Switch()
+        self.switch: Switch[Query] = Switch(clock=clock)
         self.unreadable = 0
         """Packets that could not be looked into: a broken envelope, or no XML."""
         self.routed = 0
         self.route_seconds = 0.0
-        self._clock = clock
+        self.clock = clock
         self._compressor = compressor or Compressor()
-        self._decoded: OrderedDict[bytes, Query] = OrderedDict()
+        self._decoded: ByteCache[bytes, Query] = ByteCache(MAX_REMEMBERED_BYTES)
 
     def query_of(self, token: bytes) -> Query:
         """The query behind a token that was checked before; QueryError or MalformedQuery otherwise."""
         known = self._decoded.get(token)
         if known is None:
             known = Query.parse("true()") if token == EVERYTHING else Query.decode_untrusted(token)
-            self._decoded[token] = known
-            if len(self._decoded) > MAX_REMEMBERED:
-                self._decoded.popitem(last=False)
+            self._decoded.put(token, known, len(token) + known.weight)
         return known
+
+    def unpacked(self, payload: bytes) -> bytes:
+        """The XML in an envelope; PayloadRefused when it can't be opened."""
+        return self._compressor.unpack_untrusted(payload)
 
     def check(self, query: bytes) -> str | None:
         try:
@@ -61,7 +68,7 @@ class XPathPolicy:
         if query == EVERYTHING:
             return True
         try:
-            return self.query_of(query).matches(self._compressor.unpack_untrusted(payload))
+            return self.query_of(query).passes(self.unpacked(payload))
         except (MalformedDocument, PayloadRefused):
             self.unreadable += 1
             return False
@@ -70,6 +77,13 @@ class XPathPolicy:
         if outer in (EVERYTHING, inner):
             return True
         return inner != EVERYTHING and covers(self.query_of(outer), self.query_of(inner))
+
+    def covers_untrusted(self, outer: bytes, inner: bytes) -> bool:
+        """The same for tokens that nobody has checked: what is not a query covers nothing."""
+        try:
+            return self.covers(outer, inner)
+        except (QueryError, MalformedQuery):
+            return False
 
     def union(self, tokens: Iterable[bytes]) -> bytes:
         """The least query we know of that covers them all."""
@@ -87,7 +101,7 @@ class XPathPolicy:
         self.switch.remove_link(slot)
 
     def route(self, payload: bytes) -> int:
-        clock = self._clock
+        clock = self.clock
         if clock is None:
             return self._route(payload)
         began = clock()
@@ -98,7 +112,7 @@ class XPathPolicy:
 
     def _route(self, payload: bytes) -> int:
         try:
-            return self.switch.match_mask(self._compressor.unpack_untrusted(payload))
+            return self.switch.match_mask(self.unpacked(payload))
         except (MalformedDocument, PayloadRefused):
             self.unreadable += 1
             return 0

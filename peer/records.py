@@ -13,7 +13,7 @@ from peer.errors import PeerError
 from peer.messages import PeerId
 from peer.options import PeerOptions
 from peer.queries import NOTHING, token_of
-from xmlswitch import Query, QueryError
+from xmlswitch import MalformedQuery, Query, QueryError
 
 if TYPE_CHECKING:
     from dht import Grant, Identity, PeerRecord
@@ -45,11 +45,12 @@ def candidate_of(record: PeerRecord) -> CandidateRecord:
 
 @lru_cache(maxsize=1_024)
 def _carried(canonical: str) -> bytes:
-    """What a record says that a peer carries. A query too long for a record, or that we can't read, counts as nothing:
-    the peer is asked all the same, only later."""
+    """What a record says that a peer carries: a stranger's text, taken as a query off the wire is, and never evaluated.
+    A query too long for a record, or that we can't read, counts as nothing: the peer is asked all the same, only later.
+    """
     try:
-        return token_of(Query.parse(canonical))
-    except QueryError:
+        return token_of(Query.parse_untrusted(canonical))
+    except (QueryError, MalformedQuery):
         return token_of(NOTHING)
 
 

@@ -49,6 +49,8 @@ class ChildStatistics:
     retransmitted: int
     lag: int
     """Packets in the log that were not sent to it yet, wanted or not."""
+    cut_off: int = 0
+    """Packets sent to it unmatched: its query would have taken too long on them. It filters them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def snapshot(
             bytes=link.bytes,
             retransmitted=link.retransmitted,
             lag=link.lag,
+            cut_off=core.cut_off(child.link),
         )
         for child in core.mesh.children.links.values()
         if (link := served.get(core.dcp_link(child.link) or 0)) is not None

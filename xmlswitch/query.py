@@ -321,10 +321,17 @@ class Query:
         Whatever the bytes are, it takes bounded time and memory; what it returns compiles, encodes and never raises.
         """
         text, namespaces = admission.read_wire(data)
+        return cls.parse_untrusted(text, namespaces, limits=limits)
+
+    @classmethod
+    def parse_untrusted(
+        cls, text: str, namespaces: Mapping[str, str] | None = None, *, limits: QueryLimits = QUERY_LIMITS
+    ) -> Query:
+        """A stranger's XPath 1.0, by the same rules as `decode_untrusted`."""
         try:
             if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
                 return cls._plain_path(text, limits)
-            return admission.admit(cls._parse_first_version(text, namespaces, limits))
+            return admission.admit(cls._parse_first_version(text, namespaces or _NO_NAMESPACES, limits))
         except QueryError:
             raise
         except Exception as error:  # a stranger must not find the one text that we did not think of

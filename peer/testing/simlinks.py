@@ -219,7 +219,7 @@ class SimLinks:
                 else:
                     self.mesh.link_reset(link, now=now)
         elif kind == "ask":
-            answer = self.mesh.answer_inquiry(datagram[3], now=now)
+            answer = self.mesh.answer_inquiry(datagram[3], self._address_of(source), now=now)
             if answer is not None:
                 self._network.send(self.index, source, ("answer", datagram[1], datagram[2], answer))
         elif kind == "answer" and datagram[1] == self.life and self._inquiries.pop(datagram[2], None) is not None:

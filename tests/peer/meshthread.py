@@ -16,7 +16,7 @@ def document(number: int) -> bytes:
 @contextmanager
 def fed_root(stream: str = "asdi", *, interval: float = 0.01, **options) -> Iterator[blocking.Publisher]:
     """Packet n is `document(n)` and has the AN n."""
-    with blocking.root(stream, beacon=False, capacity=32, **options) as root:
+    with blocking.root(stream, beacon=False, capacity=32, keep_numbers=False, **options) as root:
         is_over = threading.Event()
 
         def feed() -> None:

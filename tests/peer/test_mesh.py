@@ -29,6 +29,8 @@ from peer.messages import CloseReason, RefuseReason
 from peer.selection import RootWalk
 from tests.peer.one import One, named, record
 
+ASKER = ("10.6.6.6", 6_000)
+
 
 def events(one: One, kind: type) -> list:
     return [e for e in one.events if isinstance(e, kind)]
@@ -340,11 +342,12 @@ def test_thirty_joins_from_one_host_that_claim_children_push_nobody_off(honest):
     assert not set(one.closed()) & set(leaves[:7]), "one host had a slot taken from it only by its own"
     assert len(one.mesh.children) == 12
     newcomers = [one.ask(f"late{i}", host=f"10.8.8.{i}") for i in range(2)]
-    assert all(isinstance(answer, AcceptLink) for answer in newcomers), "a host with none has its share"
+    crowded = one.mesh.config.host_share < sum(c.address[0] == "10.7.7.7" for c in one.mesh.children.links.values())
+    assert all(isinstance(answer, AcceptLink) for answer in newcomers) is crowded
     assert not set(one.closed()) & set(leaves[:7])
 
 
-def test_a_crowd_from_one_host_gives_way_to_other_hosts_until_all_have_their_share():
+def test_a_crowd_from_one_host_gives_way_to_other_hosts_until_it_has_its_share():
     one = One(MeshConfig(capacity=6, max_joins_per_second=200))
     one.place("a", "b")
     crowd = [one.ask(f"c{i}", port=i + 1, has_children=i == 5, level=90_000).link for i in range(6)]
@@ -352,8 +355,10 @@ def test_a_crowd_from_one_host_gives_way_to_other_hosts_until_all_have_their_sha
     assert list(one.closed().items()) == [(crowd[5], CloseReason.MAKE_ROOM)], "the newest goes"
     assert isinstance(one.ask("d1", host="2001:db8::ffff:1"), AcceptLink)
     assert isinstance(one.ask("d2", host="2001:db8::2"), AcceptLink)
-    last = one.ask("d3", host="2001:db8::3")
-    assert last.reason is RefuseReason.FULL, "an IPv6 host has a whole /64: three each is fair"
+    assert one.ask("d3", host="2001:db8::3").reason is RefuseReason.FULL, "an IPv6 host has a whole /64: three each"
+    assert isinstance(one.ask("e0", host="192.0.2.1"), AcceptLink)
+    assert isinstance(one.ask("e1", host="192.0.2.2"), AcceptLink)
+    assert one.ask("e2", host="192.0.2.3").reason is RefuseReason.FULL, "two is what a host keeps"
     assert len(one.mesh.children) == 6
 
 
@@ -386,14 +391,14 @@ def test_primitives_children_parents_and_status():
     one.report(other)
 
     def answer(request) -> m.Answer:
-        return m.decode_answer_untrusted(one.mesh.answer_inquiry(m.encode_request(request), now=one.now))
+        return m.decode_answer_untrusted(one.mesh.answer_inquiry(m.encode_request(request), ASKER, now=one.now))
 
     assert [p.peer_id for p in answer(m.ChildrenRequest(b"//f")).peers] == [named("kid")]
     assert {p.peer_id for p in answer(m.ChildrenRequest(b"")).peers} == {named("kid"), named("other")}
     assert {p.peer_id for p in answer(m.ParentsRequest()).peers} == {named("a"), named("b")}
     state = answer(m.StatusRequest())
     assert (state.level, state.parents_held, state.children, state.is_rooted) == (one.mesh.level, 2, 2, True)
-    assert one.mesh.answer_inquiry(b"\x01\x00", now=one.now) is None
+    assert one.mesh.answer_inquiry(b"\x01\x00", ASKER, now=one.now) is None
 
 
 # Death, suspicion and repair

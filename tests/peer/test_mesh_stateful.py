@@ -203,7 +203,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(body=st.one_of(st.binary(max_size=8), st.sampled_from([b"\x01\x09", b"\x01\x0a", b"\x01\x08\x00\x00"])))
     def asked(self, body):
-        answer = self.mesh.answer_inquiry(body, now=self.now)
+        answer = self.mesh.answer_inquiry(body, ("10.6.6.6", 6_000), now=self.now)
         if answer is not None:
             m.decode_answer_untrusted(answer)
 

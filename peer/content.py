@@ -1,0 +1,144 @@
+"""What the client here is handed: exactly the packets that its own query matches, out of what the parents send.
+
+Parents may send more. The network carries XPath 1.0 only, and a parent that would need too long for a packet passes it
+on unmatched (docs/xmlswitch.md, "What a router may spend"); a router receives what its children want as well. So the
+client's own query is applied here, once more and exactly. An XPath 2.0 to 3.1 query is applied nowhere else: parents
+are asked for a necessary condition of it (`Query.need`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from dcp import Gap, Packet, PayloadRefused, QuerySwitched
+from dcp.events import Content
+from dcp.receiver import Receiver
+from peer.queries import XPathPolicy, token_of
+from xmlswitch import MalformedDocument, Query, Switch
+
+# Queries that were asked for and have not taken effect yet. A program that changes its query faster than parents can
+# follow skips the ones between.
+MAX_WANTED = 64
+
+
+class Subscription:
+    """The client's query in force, the one that it wants next, and the stream as it is to see it."""
+
+    def __init__(self, receiver: Receiver, policy: XPathPolicy, query: Query | None, *, is_router: bool) -> None:
+        """A router asks its parents for what its children want too: its own switch of query is decided here."""
+        self.query = query
+        """In force for what is handed over next."""
+        self.not_matching = 0
+        """Packets that came and were not handed over: this query does not match them."""
+        self._receiver = receiver
+        self._policy = policy
+        self._is_router = is_router
+        self._wanted: OrderedDict[bytes, Query | None] = OrderedDict()
+        self._position: int | None = None
+        self._filter = _Filter(query)
+
+    @property
+    def token(self) -> bytes:
+        """What parents are asked for on behalf of the query in force."""
+        return token_of(self.query)
+
+    @property
+    def tokens(self) -> list[bytes]:
+        """The same, and what the queries that were asked for since need."""
+        return [self.token, *self._wanted]
+
+    def want(self, query: Query | None) -> None:
+        """The client wants another query. The caller sees to it that parents are asked for its token."""
+        token = token_of(query)
+        if self._is_router:
+            self._wanted.clear()  # a router goes straight to the newest
+        self._wanted[token] = query
+        self._wanted.move_to_end(token)
+        if len(self._wanted) > MAX_WANTED:
+            self._wanted.popitem(last=False)
+
+    def next(self) -> Content | None:
+        """The next packet, gap, start or query switch for the client. Payloads are envelopes."""
+        receiver = self._receiver
+        while True:
+            if self._wanted and (switched := self._switch_here()) is not None:
+                return switched
+            event = receiver.next_event()
+            if event is None:
+                return None
+            if isinstance(event, Packet):
+                self._position = event.an
+                if not self._matches(event.payload):
+                    self.not_matching += 1
+                    continue
+            elif isinstance(event, Gap):
+                self._position = event.until
+            elif isinstance(event, QuerySwitched):
+                self._position = event.position
+                if self._is_router or not self._switch_with(event.query):
+                    continue  # what parents send is another thing than what the client wants
+            else:
+                self._position = event.position
+            return event
+
+    def _switch_with(self, token: bytes) -> bool:
+        """A client that is no router sees its query switch where its parents switched."""
+        if token not in self._wanted:
+            return False
+        query = self._wanted[token]
+        while self._wanted and next(iter(self._wanted)) != token:
+            self._wanted.popitem(last=False)  # skipped by the receiver
+        del self._wanted[token]
+        self._use(query)
+        return True
+
+    def _switch_here(self) -> QuerySwitched | None:
+        """Switch as soon as what comes from the parents covers the new query and nothing older is waiting."""
+        receiver = self._receiver
+        if self._position is None:
+            return None
+        token, query = next(reversed(self._wanted.items()))
+        if self._is_router:
+            # What still lies in the queue may have come under an older, narrower query: switch behind it.
+            if receiver.has_events and not self._policy.covers(self.token, token):
+                return None
+            if not self._policy.covers(receiver.query, token):
+                return None
+        elif receiver.has_events or not receiver.change.target == receiver.query == token == self.token:
+            return None  # the parents' switch says where; without one, everything that came is under this token
+        self._wanted.clear()
+        self._use(query)
+        return QuerySwitched(self._position, token)
+
+    def _use(self, query: Query | None) -> None:
+        self.query = query
+        self._filter = _Filter(query)
+
+    def _matches(self, payload: bytes) -> bool:
+        try:
+            return self._filter.is_open or self._filter.matches(self._policy.unpacked(payload))
+        except PayloadRefused:
+            return True  # can't be opened: handed over as a gap
+        except MalformedDocument:
+            self._policy.unreadable += 1
+            return False
+
+
+class _Filter:
+    """One query, applied exactly: through the switch, which is quick, and by evaluation where that gave up."""
+
+    def __init__(self, query: Query | None) -> None:
+        self.is_open = query is None or query.matches_everything
+        self._query = query
+        self._switch: Switch[Query] = Switch()
+        if query is not None and not self.is_open:
+            self._exact = query.travels
+            self._switch.add_link(0, slot=0)
+            self._switch.subscribe(0, query.need())
+
+    def matches(self, packet: bytes) -> bool:
+        assert self._query is not None
+        cut_off = self._switch.cut_off(0)
+        if not self._switch.match_mask(packet):
+            return False
+        return (self._exact and self._switch.cut_off(0) == cut_off) or self._query.matches(packet)
