@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         StreamUnavailable,
         WrongOwner,
     )
-    from peer.flow import Disconnected, FallingBehind, KeepingUp, QueryNarrowed, QueryWidened
+    from peer.flow import Disconnected, FallingBehind, KeepingUp, NumbersRestarted, QueryNarrowed, QueryWidened
     from peer.meshevents import (
         ChildGained,
         ChildLost,
@@ -63,6 +63,7 @@ __all__ = [
     "Left",
     "NotSynchronised",
     "NotXml",
+    "NumbersRestarted",
     "Overrun",
     "Packet",
     "ParentGained",
@@ -106,7 +107,10 @@ _HOMES = {
         *("FeedError", "NotSynchronised", "NotXml", "Overrun", "PeerClosed", "PeerError", "SeveralOwners"),
         *("StreamUnavailable", "WrongOwner"),
     ),
-    "peer.flow": ("Disconnected", "FallingBehind", "KeepingUp", "QueryNarrowed", "QueryWidened"),
+    "peer.flow": (
+        *("Disconnected", "FallingBehind", "KeepingUp"),
+        *("NumbersRestarted", "QueryNarrowed", "QueryWidened"),
+    ),
     "peer.meshevents": (
         *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Leaving", "Left", "ParentGained", "ParentLost"),
         *("ParentSuspected", "ResilienceChanged", "Restored", "Thawed"),

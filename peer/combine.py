@@ -63,6 +63,8 @@ class SourceRelay:
         self._publisher = publisher
         self._head: int | None = None
         self.packets = 0
+        self.repeated = 0
+        """Packets at or below what was published already: of an input that came back, or whose numbers began again."""
         self.holes = 0
 
     def take(self, item: Content) -> None:
@@ -76,6 +78,8 @@ class SourceRelay:
                 self._publisher.publish(item.payload, an=item.an)
                 self._head = item.an
                 self.packets += 1
+            else:
+                self.repeated += 1
         elif isinstance(item, Gap):
             if self._head is None or item.until > self._head:
                 self._hole(item.until)

@@ -41,6 +41,7 @@ from peer.flow import (
     FlowEvent,
     JoinExperiments,
     KeepingUp,
+    NumbersRestarted,
     QueryNarrowed,
     QueryWidened,
 )
@@ -425,6 +426,13 @@ class PeerCore:
                     mesh.drop_child(link, CloseReason.QUERY_NOT_CARRIED, now=now)
                 else:
                     self._fit_query(now)
+            case dcp_events.Stranded(_, position, head):
+                if self.receiver is not None:
+                    self._events.append(NumbersRestarted(position, head))
+                    self.receiver.begin_again()
+                    for link in list(self._down.values()):
+                        # What they were told of our head no longer holds: on a new link they hear of the new numbers.
+                        mesh.drop_child(link, CloseReason.COLD_RESTART, now=now)
             case dcp_events.ChildOpened():
                 pass
 

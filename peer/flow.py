@@ -159,7 +159,18 @@ class Disconnected:
     reason: str
 
 
-FlowEvent = FallingBehind | KeepingUp | QueryNarrowed | QueryWidened | Disconnected
+@dataclass(frozen=True, slots=True)
+class NumbersRestarted:
+    """The stream's numbers began again below what this peer had: a root lost its state. A second `Started` follows in
+    the stream, and the oldest packets that are there; what was published in between is not known."""
+
+    position: int
+    """Where this peer stood."""
+    head: int
+    """Where its parents stand."""
+
+
+FlowEvent = FallingBehind | KeepingUp | QueryNarrowed | QueryWidened | Disconnected | NumbersRestarted
 
 
 def in_words(event: FlowEvent) -> str:
@@ -175,3 +186,7 @@ def in_words(event: FlowEvent) -> str:
             return f"trying to ask for more again: {query or 'everything'}"
         case Disconnected(reason):
             return f"left the mesh: {reason}"
+        case NumbersRestarted(position, head):
+            return (
+                f"the stream's numbers began again: parents are at {head}, this peer was at {position}; starting over"
+            )

@@ -31,7 +31,7 @@ from peer import meshevents
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import Role
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable
-from peer.flow import Disconnected, FallingBehind, FlowEvent, KeepingUp, QueryNarrowed, QueryWidened, in_words
+from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
 from peer.messages import PeerId
 from peer.numbers import RESERVE, Numbers, numbers_of
@@ -326,7 +326,7 @@ class Peer:
             case meshevents.Left():
                 self._left.set()
                 self._tell(event)
-            case FallingBehind() | KeepingUp() | QueryNarrowed() | QueryWidened() | Disconnected():
+            case _ if isinstance(event, FlowEvent):
                 log.warning("%s: %s", self.options.stream, in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:
