@@ -15,16 +15,16 @@ from xmlswitch.canonical import joined, write
 from xmlswitch.errors import QueryTooExpensiveError
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.query import Query
-from xmlswitch.syntax import FALSE, TRUE, Expr, Literal, Number, Path, Step
+from xmlswitch.syntax import FALSE, TRUE, Binary, Expr, Literal, Number, Path, Step
 
 MAX_DISJUNCTION_CHARS = 2048  # a query travels in join messages of one datagram
 MAX_EXCESS = 8  # times the wanted length: beyond it leaving out what others cover is not tried, it would not suffice
 # Units of `Fuel`, each about a microsecond.
 COVERS_FUEL = 5_000
 DISJOIN_FUEL = 15_000
-WIDEN_FUEL = 40_000  # kept for making members smaller, when looking for savings took all the rest
+WIDEN_FUEL = 30_000  # kept for making members smaller, when looking for savings took all the rest
 _CHARS_A_UNIT = 16  # that are written again
-_PLAN_FUEL, _PART_FUEL, _WIDEN_FUEL = 40, 4, 40  # a plan of 64 characters, a query of a part, a conjunction widened
+_PLAN_FUEL, _PART_FUEL, _WIDEN_FUEL = 40, 4, 15  # a plan of 64 characters, a query of a part, a conjunction widened
 
 
 class Fuel:
@@ -391,15 +391,18 @@ def _of_conjunction(conjunction: Conjunction, limits: QueryLimits, *, tests: boo
     atoms = [atom for atom, positive in conjunction.literals if positive and atom.needs_path]
     if not atoms:
         return _query(TRUE, limits)
-    best = min(atoms, key=lambda atom: (_weakness(atom), write(_as_path(atom.path))))
+    best = min(atoms, key=lambda atom: (_weakness(atom), str(atom.path)))
     expr: Expr = _as_path(best.path)
+    if expr == _ANY_ROOT:
+        return _query(TRUE, limits)
     if tests and best.test is not None and best.column == Column(best.path) and best.test.op in ("=", "n="):
-        from xmlswitch.syntax import Binary
-
         value: Expr = Number(float(best.test.operand)) if best.test.is_numeric else Literal(str(best.test.operand))
         if not (isinstance(value, Literal) and '"' in value.value and "'" in value.value):
             expr = Binary("=", expr, value)
-    return _query(expr, limits)
+    return Query._of_canonical(expr, write(expr), limits)
+
+
+_ANY_ROOT = Path("/", (Step("child", "*"),))
 
 
 def _weakness(atom: Atom) -> int:

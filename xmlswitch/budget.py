@@ -13,7 +13,7 @@ from xmlswitch.errors import EvaluationCutOff
 BUDGET_NS, BUDGET_NS_PER_BYTE = 2_000_000, 200  # one query on one packet: a router has other things to do
 BUDGETS_PER_PACKET = 16  # all queries of all links together, in budgets of one query
 LINK_SHARE = 4  # a link may use one fourth of that
-WORK, WORK_PER_BYTE = 4_000_000, 40  # characters that the index may read for one packet, all queries together
+WORK, WORK_PER_BYTE = 2_000_000, 40  # characters that the index may read for one packet, all queries together
 MARK_WORK = 100  # a node noted in a frame, in characters
 METER_SHARE = 0.05  # of real time that a link's evaluations may take
 METER_SECONDS = 10.0  # over which that is measured

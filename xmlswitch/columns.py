@@ -18,6 +18,7 @@ Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
 
 _ARGUMENT_WORK = 50  # characters that one of a function's arguments is worth: translate() makes a table of them
+_LINK_WORK = 150  # characters that a call of a function is worth
 _MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
 
 
@@ -74,6 +75,8 @@ class ColumnEntry:
         """What a node's text means; kept in `looks`."""
         if len(text) > _MAX_CHARS or self._arguments > _MAX_CHARS:
             self.work.charge(len(text) * self._links + self._arguments * _ARGUMENT_WORK)
+        if self.chain:
+            self.work.charge(_LINK_WORK * self._links)
         value = transformed(text, self.chain) if self.chain else text
         number = to_number(value) if value[:1] in NUMERAL_STARTS else NAN
         look = value, number, self._waiting_for(value, number) if self.has_anchors else (), rank(number)

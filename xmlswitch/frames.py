@@ -20,7 +20,7 @@ from xmlswitch.blocks import Block, Job, left, run
 from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
-from xmlswitch.matching import NODE_WORK
+from xmlswitch.matching import LOOK_WORK, NODE_WORK
 from xmlswitch.paths import PathEntry, PathTable
 from xmlswitch.twigs import Condition, Twig
 
@@ -371,6 +371,7 @@ def _read(
         return column.looks.get(text) or column.look(text)
     found: list[Look] = []
     for accept in accepts:
+        work.charge(LOOK_WORK * len(frame[accept]))
         for place, node in frame[accept]:
             text = _text(place, node, texts, work)
             found.append(column.looks.get(text) or column.look(text))

@@ -96,15 +96,24 @@ class _Planner:
             return self.call(expr, context)
         if isinstance(expr, Binary):
             if expr.op == "and":
-                parts = [self.truth(part, context) for part in flattened(expr, "and")]
+                operands = flattened(expr, "and")
+                if len(operands) > 2 * self.limits.max_literals:
+                    return self.unknown(f"more than {self.limits.max_literals} conditions together")
+                parts = [self.truth(part, context) for part in operands]
                 return self.product(parts, self.branching(context, parts))
             if expr.op in ("or", "|"):
-                parts = [self.truth(part, context) for part in flattened(expr, expr.op)]
-                found = tuple(dict.fromkeys(conjunction for part in parts for conjunction in part))
-                return self.bounded(found)
+                return self.alternatives(expr, context)
             if expr.op in MIRRORED:
                 return self.comparison(expr, context)
         return self.unknown("arithmetic or a filtered node-set is evaluated")
+
+    def alternatives(self, expr: Binary, context: Linear | None) -> Disjunction:
+        found: dict[Conjunction, None] = {}
+        for part in flattened(expr, expr.op):
+            found.update(dict.fromkeys(self.truth(part, context)))
+            if len(found) > self.limits.max_conjunctions:  # no need to look at the others
+                break
+        return self.bounded(tuple(found))
 
     def bounded(self, found: Disjunction) -> Disjunction:
         if len(found) > self.limits.max_conjunctions:

@@ -97,6 +97,8 @@ class Query:
         if len(query.canonical) > limits.max_chars:
             reason = f"{len(query.canonical)} characters in canonical form, at most {limits.max_chars} are accepted"
             raise QueryTooExpensiveError(reason, query.text)
+        if query.expr is None or admission.is_surely_within(query.expr, limits):
+            return
         try:
             parse_xpath(query.canonical, query.namespaces, limits)
         except QueryTooExpensiveError as error:
@@ -139,19 +141,21 @@ class Query:
         """Its alternatives as queries: parts of a canonical tree are canonical, and need no look but for prefixes."""
         if len(self.alternatives) == 1:
             return [self]
-        if self.namespaces or self.expr is None:
-            return [Query._from_expr(part, self.limits) for part in self.alternatives.values()]
-        found = []
-        for text, part in self.alternatives.items():
-            query = object.__new__(Query)
-            query.expr = part
-            query.canonical = query.text = text
-            query.namespaces = _NO_NAMESPACES
-            query.version = XPATH_1
-            query.limits = self.limits
-            query._hash = hash((text, ()))
-            found.append(query)
-        return found
+        return [Query._of_canonical(part, text, self.limits) for text, part in self.alternatives.items()]
+
+    @classmethod
+    def _of_canonical(cls, expr: Expr, text: str, limits: QueryLimits) -> Query:
+        """Of a tree that is canonical, with what `write` makes of it."""
+        if "{" in text:
+            return cls._from_expr(expr, limits)  # a namespace, most likely: it needs a prefix
+        query = object.__new__(cls)
+        query.expr = expr
+        query.canonical = query.text = text
+        query.namespaces = _NO_NAMESPACES
+        query.version = XPATH_1
+        query.limits = limits
+        query._hash = hash((text, ()))
+        return query
 
     @classmethod
     def _parse_later_version(
