@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dht.addresses import canonical
+from dht.faults import border
 from dht.identity import ID_BYTES, NodeId
 from dht.ratelimit import SourceLimiter
 
@@ -82,6 +83,10 @@ class Beacon(asyncio.DatagramProtocol):
             self._transport.close()
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
+        with border("dht beacon"):
+            self._receive(data, addr)
+
+    def _receive(self, data: bytes, addr: Any) -> None:
         beacon = decode_beacon_untrusted(data)
         if beacon is None:
             self.counters["malformed"] += 1

@@ -13,8 +13,8 @@ from dht.keys import MAX_SHARD_DEPTH, SHARD_BITS, Key, buckets_below, candidates
 from dht.service import DirectoryOptions, DirectoryService
 
 if TYPE_CHECKING:
-    from dht.node import ReadResult
     from dht.record import Address, PeerRecord
+    from dht.results import ReadResult
 
 MAX_KEYS_READ = 256  # of a large stream a good part is enough to see what is wrong with it
 

@@ -17,8 +17,9 @@ from dht.streams import check_stream_name
 
 if TYPE_CHECKING:
     from dht.identity import Identity, PeerId
-    from dht.node import Node, ReadResult
+    from dht.node import Node
     from dht.record import PeerRecord
+    from dht.results import ReadResult
 
 log = logging.getLogger(__name__)
 

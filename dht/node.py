@@ -13,18 +13,19 @@ import socket
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from dht.addresses import is_ip_literal
 from dht.config import DEFAULT_CONFIG, DEFAULT_LIMITS, NodeConfig, StoreLimits
 from dht.errors import RecordRejected, Refusal
-from dht.identity import ID_BYTES, NodeId, PeerId
+from dht.faults import border, fault
+from dht.identity import ID_BYTES, NodeId
 from dht.keys import Key, keys_of
 from dht.lookup import Lookup
 from dht.protocol import NodeProtocol, Transport
 from dht.record import Address, RecordVerifier, SignedRecord
+from dht.results import LookupResult, ReadResult, WriteResult
 from dht.storage import RecordStore
 from dht.wire import MAX_RECORDS_PER_MESSAGE, Answer, Contact, FindNode, FindValue, Found, Store, Stored
 
@@ -36,36 +37,6 @@ _STORE_OVERHEAD = 96  # header, name, ids, token and lengths of a store
 _MAX_CLOCK_STEP = 3600.0  # seconds that a clock may have gone back; a "newer version" from beyond is a lie
 _MAX_TASKS = 256  # upkeep and hand-overs under way at once
 _REFUSALS = frozenset(Refusal)
-
-
-@dataclass(slots=True)
-class LookupResult:
-    """Who answered nearest to a key, nearest first, with what is needed to store there; and what it cost."""
-
-    holders: list[tuple[Contact, Found]]
-    queries: int
-
-
-@dataclass(slots=True)
-class ReadResult:
-    """The union over replicas: of each peer the newest record, verified. Withdrawn ones included."""
-
-    records: dict[PeerId, SignedRecord] = field(default_factory=dict)
-    refused: list[tuple[bytes, Refusal]] = field(default_factory=list)
-    is_full: bool = False  # some replica had to turn records away: the shards below may hold more
-    answers: int = 0
-    queries: int = 0
-
-
-@dataclass(slots=True)
-class WriteResult:
-    """How many nodes hold the records now, and why others do not."""
-
-    replicas: int = 0
-    refused: Counter[Refusal] = field(default_factory=Counter)
-    newest_version: int = 0
-    answers: int = 0
-    queries: int = 0
 
 
 class Node:
@@ -218,14 +189,20 @@ class Node:
         wake = asyncio.Event()
 
         def finished(contact: Contact, future: asyncio.Future[Answer | None]) -> None:
-            answer = future.result()
-            self.protocol.settle(contact, answer)
-            if not isinstance(answer, Found):
-                machine.failed(contact)
-            elif machine.answered(contact, by=answer.node_id, contacts=answer.contacts):
-                found_at[contact] = answer
-                on_found(contact, answer)
-            wake.set()
+            try:
+                answer = future.result()
+                self.protocol.settle(contact, answer)
+                if not isinstance(answer, Found):
+                    machine.failed(contact)
+                elif machine.answered(contact, by=answer.node_id, contacts=answer.contacts):
+                    found_at[contact] = answer
+                    on_found(contact, answer)
+            except Exception as exc:
+                machine.failed(contact)  # whatever it answered: the lookup goes on without it
+                self.protocol.counters["fault"] += 1
+                fault("dht answer", exc)
+            finally:
+                wake.set()
 
         def late(contact: Contact) -> None:
             machine.late(contact)
@@ -387,16 +364,18 @@ class Node:
         delay = self.config.rejoin_min_delay
         is_placed = False
         while True:
-            if self.is_isolated:
-                if is_placed:
-                    log.info("lost every contact of the DHT, trying again")
-                is_placed = self.knows_somebody and await self.join()
-                if is_placed:
-                    log.info("joined the DHT")
-            elif not is_placed:
-                await self.find_nodes(self.id)
-                await self._refresh_buckets()
-                is_placed = True
+            with border("dht upkeep"):
+                if self.is_isolated:
+                    if is_placed:
+                        log.info("lost every contact of the DHT, trying again")
+                    is_placed = False
+                    is_placed = self.knows_somebody and await self.join()
+                    if is_placed:
+                        log.info("joined the DHT")
+                elif not is_placed:
+                    await self.find_nodes(self.id)
+                    await self._refresh_buckets()
+                    is_placed = True
             delay = min(2 * delay, self.config.rejoin_max_delay) if self.is_isolated else self.config.rejoin_min_delay
             await asyncio.sleep(delay * self.rng.uniform(0.5, 1.5))
 
@@ -479,7 +458,8 @@ class Node:
         """Jittered, or a whole mesh started by one script would ask at one instant for ever."""
         while True:
             await asyncio.sleep(interval * self.rng.uniform(0.75, 1.25))
-            await action()
+            with border("dht upkeep"):
+                await action()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self.is_closed or len(self._tasks) >= _MAX_TASKS:
@@ -488,4 +468,11 @@ class Node:
             return
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, Exception):
+            self.protocol.counters["fault"] += 1
+            fault("dht upkeep", error)

@@ -13,6 +13,7 @@ import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kademlia.node import Node as KademliaNode
@@ -20,6 +21,7 @@ from kademlia.protocol import KademliaProtocol
 
 from dht.addresses import canonical, neighbour_group, source_group
 from dht.errors import Refusal
+from dht.faults import border, fault
 from dht.ratelimit import SourceLimiter
 from dht.routing import ContactTable
 from dht.rtt import Timeouts
@@ -209,7 +211,7 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
     # --- in
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Any bytes from anywhere. Never raises, never logs, never waits."""
+        """Any bytes from anywhere. Never raises, never waits, and logs only what is a bug, once."""
         try:
             address = canonical(addr)
         except (ValueError, IndexError, TypeError, AttributeError):
@@ -219,6 +221,9 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
             self._receive(bytes(data), address)
         except MalformedMessage as exc:
             self.counters[exc.args[0]] += 1
+        except Exception as exc:
+            self.counters["fault"] += 1
+            fault("dht datagram", exc)
 
     def _receive(self, datagram: bytes, address: Address) -> None:
         if len(datagram) > self._config.max_datagram_bytes:
@@ -226,9 +231,13 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         if len(datagram) <= HEADER_BYTES:
             raise MalformedMessage("short")
         if datagram[0] == REQUEST:
-            if not self._limiter.allows(source_group(address), now=self._loop.time()):
+            source, now = source_group(address), self._loop.time()
+            if not self._limiter.allows(source, now=now):
                 raise MalformedMessage("rate_limited")
             message_id, request = decode_request_untrusted(datagram)
+            # Each record costs a check of its signature: a datagram with eight of them is not one request.
+            if isinstance(request, Store) and not self._limiter.allows(source, now=now, cost=len(request.wires)):
+                raise MalformedMessage("store_rate_limited")
             self._accept(message_id, request, address, len(datagram))
         elif datagram[0] == ANSWER:
             self._take_answer(datagram, address)
@@ -324,12 +333,14 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         if len(self._checked_at) > self._config.max_sources:
             self._checked_at.popitem(last=False)
         future = self.ask(contact.address, Ping(self._sender_id))
-        future.add_done_callback(lambda done: self._checked(contact, done.result()))
+        future.add_done_callback(partial(self._on_checked, contact))
 
-    def _checked(self, contact: Contact, answer: Answer | None) -> None:
+    def _on_checked(self, contact: Contact, done: asyncio.Future[Answer | None]) -> None:
         self._checking.discard(contact)
+        answer = done.result() if not done.cancelled() else None
         if answer is not None:
-            self.settle(contact, answer)
+            with border("dht contact"):
+                self.settle(contact, answer)
 
     def _neighbours(self, key: bytes, asker: NodeId | None, budget: int) -> tuple[Contact, ...]:
         """The nearest we know, of one source only a few unless nobody else is there: sybils must not fill an answer."""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from dht.directory import Published
 from dht.errors import DirectoryUnavailable, Refusal
+from dht.faults import border
 from dht.keys import MAX_SHARD_DEPTH, Key, candidate_key_of, roots_key
 from dht.record import MAX_LIFETIME, PeerRecord, Role, sign_record
 
 if TYPE_CHECKING:
     from dht.identity import Identity
-    from dht.node import Node, WriteResult
+    from dht.node import Node
+    from dht.results import WriteResult
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +95,7 @@ class Publisher:
             await asyncio.sleep(min(max(due - now, 0.05), 5.0) if due is not None else 5.0)
             for publication in list(self._publications.values()):
                 if publication.renew_at <= self._node.loop.time():
-                    with contextlib.suppress(DirectoryUnavailable):
+                    with border("dht renewal"), contextlib.suppress(DirectoryUnavailable):
                         await self._place(publication, is_renewal=True)
 
     async def _place(self, publication: _Publication, *, is_renewal: bool) -> Published:

@@ -15,11 +15,11 @@ class SourceLimiter:
         self._rate, self._burst, self._max_sources = rate, burst, max_sources
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # source -> (tokens, at)
 
-    def allows(self, source: str, *, now: float) -> bool:
+    def allows(self, source: str, *, now: float, cost: float = 1.0) -> bool:
         tokens, at = self._buckets.pop(source, (self._burst, now))
         tokens = min(self._burst, tokens + (now - at) * self._rate)
-        allowed = tokens >= 1.0
-        self._buckets[source] = (tokens - 1.0 if allowed else tokens, now)
+        allowed = tokens >= cost
+        self._buckets[source] = (tokens - cost if allowed else tokens, now)
         if len(self._buckets) > self._max_sources:
             self._buckets.popitem(last=False)
         return allowed

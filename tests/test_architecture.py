@@ -27,7 +27,7 @@ SHELL = {
     "dcp": {"udp", "driver", "endpoint", "guard", "testing"},
     "xmlswitch": {"__main__", "cli"},
     "dht": {
-        *("beacon", "campaign", "cli", "inspection", "kademlia_directory", "node", "protocol", "publisher"),
+        *("beacon", "campaign", "cli", "faults", "inspection", "kademlia_directory", "node", "protocol", "publisher"),
         *("service", "testing", "trio_directory", "udp"),
     },
     "peer": {

@@ -27,7 +27,7 @@ from dht.wire import (
 if TYPE_CHECKING:
     from dht.errors import Refusal
     from dht.identity import Identity
-    from dht.node import WriteResult
+    from dht.results import WriteResult
 
 
 def root_record(who: Identity, address, now: float, **fields) -> bytes:

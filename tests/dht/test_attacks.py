@@ -276,6 +276,33 @@ def test_a_request_flood_from_one_source_is_limited_and_others_are_served():
     run_virtual(main)
 
 
+def test_a_flood_of_stores_from_one_source_costs_few_signature_checks():
+    async def main(loop):
+        swarm = await swarm_of(loop, 3)
+        attacker = Attacker(swarm)
+        target = next(iter(swarm.nodes))
+        node = swarm.nodes[target]
+        key = roots_key("asdi")
+        token = (await attacker.ask(target, FindNode(None, key))).token
+        checks = [0]
+        real = node.store.put
+
+        def put(*args, **options):
+            checks[0] += 1
+            return real(*args, **options)
+
+        node.store.put = put
+        forged = tuple(bytes(160) for _ in range(8))
+        datagram = encode_request(bytes(20), Store(None, key, token, False, forged))
+        for _ in range(1_000):
+            swarm.network.send(datagram, attacker.address, target)
+        await asyncio.sleep(1.0)
+        assert checks[0] <= swarm.config.request_burst + swarm.config.request_rate
+        assert node.protocol.counters["store_rate_limited"] > 0
+
+    run_virtual(main)
+
+
 def test_forged_sources_do_not_enter_the_table():
     async def main(loop):
         swarm = await swarm_of(loop, 5)
