@@ -27,6 +27,7 @@ from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.link import Address
 from dcp.log import Log
+from dcp.outbox import Outbox
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
@@ -35,6 +36,8 @@ from dcp.uplink import Uplink
 
 MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096
+# Answers to strangers, and our own openings: with a long query each of those is up to 60 KB.
+MAX_OUTBOX_BYTES = 4 << 20
 MAX_INQUIRIES = 1_024
 MAX_INQUIRY_BYTES = 1_200
 # Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum. As few are looked at:
@@ -71,7 +74,7 @@ class Hub:
         self._downlinks: dict[int, tuple[Sender, Downlink]] = {}
         self._uplinks: dict[int, tuple[Receiver, Uplink]] = {}
         self._events: deque[events.Event] = deque()
-        self._outbox: deque[tuple[bytes, Address]] = deque()
+        self._outbox = Outbox(MAX_OUTBOX, MAX_OUTBOX_BYTES)
         self._dropped: Counter[str] = Counter()
         self._openings = HostBuckets(self.config.max_openings_per_second, self.config.max_openings_per_host)
         self._resets = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
@@ -197,14 +200,18 @@ class Hub:
         if receiver is not None:
             for link_id in list(receiver.links):
                 receiver.remove_sender(link_id, reason)
-            self._outbox.extend(receiver.next_datagrams(MAX_OUTBOX))
+            self._say_last(receiver.next_datagrams(MAX_OUTBOX))
             del self.receivers[stream]
         sender = self.senders.get(stream)
         if sender is not None:
             sender.close_all(reason)
             sender.closed = True
-            self._outbox.extend(sender.next_datagrams(self._now, MAX_OUTBOX))
+            self._say_last(sender.next_datagrams(self._now, MAX_OUTBOX))
             del self.senders[stream]
+
+    def _say_last(self, datagrams: list[tuple[bytes, Address]]) -> None:
+        for data, address in datagrams:
+            self._outbox.add(data, address)
 
     # --- children ----------------------------------------------------------------------------------------------------
 
@@ -424,9 +431,7 @@ class Hub:
 
     def datagrams_to_send(self, *, now: float, most: int = 256) -> list[tuple[bytes, Address]]:
         """The next batch; call again until it is empty. Nothing is computed before it can be sent."""
-        out: list[tuple[bytes, Address]] = []
-        while self._outbox and len(out) < most:
-            out.append(self._outbox.popleft())
+        out = self._outbox.take(most)
         for receiver in self.receivers.values():
             if len(out) < most:
                 out += receiver.next_datagrams(most - len(out))
@@ -473,9 +478,9 @@ class Hub:
         self._uplinks.pop(link_id, None)
 
     def _send_open(self, message: control.Opening, address: Address) -> None:
-        if len(self._outbox) < MAX_OUTBOX:
-            kind, body = control.encode_opening(message)
-            self._outbox.append((wire.encode_open(kind, body), address))
+        kind, body = control.encode_opening(message)
+        if not self._outbox.add(wire.encode_open(kind, body), address):
+            self._dropped["outbox full"] += 1
 
     def _new_link_id(self) -> int:
         while True:

@@ -880,6 +880,7 @@ class Receiver:
             beyond_reach=counts["beyond_reach"],
             too_wide=counts["too_wide"],
             restarts=counts["restarts"],
+            unsent=self._uplinks.unsent,
             reorder_window=self._losses.delay(),
             malformed=self.malformed,
             links=tuple(link.statistics(position or 0, counts["packets"], now) for link in self.links.values()),

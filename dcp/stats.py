@@ -67,6 +67,8 @@ class ReceiverStatistics:
     """Claims wider than 2^30, which no honest sender makes."""
     restarts: int
     """How often the stream's numbering has begun again below our position."""
+    unsent: int
+    """Acknowledgments and the like that found no room to wait for the socket; they are said again."""
     reorder_window: float
     malformed: int
     links: tuple[UplinkStatistics, ...] = field(default=())

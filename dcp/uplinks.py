@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from dcp import control, events, wire
 from dcp.config import Config
 from dcp.link import Address
+from dcp.outbox import Outbox
 from dcp.uplink import Uplink
 
 MAX_OUTBOX = 1024
+# Acknowledgments are small, but a query that is being prepared is up to 60 KB, to every sender.
+MAX_OUTBOX_BYTES = 1 << 20
 
 
 class Uplinks:
@@ -33,7 +35,7 @@ class Uplinks:
         self._new_link_id = new_link_id
         self._forget_link = forget_link
         self._emit = emit
-        self._outbox: deque[tuple[bytes, Address]] = deque()
+        self._outbox = Outbox(MAX_OUTBOX, MAX_OUTBOX_BYTES)
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -113,11 +115,12 @@ class Uplinks:
         return self._post(link.encode(flags, an, prev, body), link.address)
 
     def _post(self, datagram: bytes, address: Address) -> bool:
-        if len(self._outbox) >= MAX_OUTBOX:
-            return False
-        self._outbox.append((datagram, address))
-        return True
+        return self._outbox.add(datagram, address)
+
+    @property
+    def unsent(self) -> int:
+        """Datagrams that found no room to wait in."""
+        return self._outbox.dropped
 
     def next_datagrams(self, most: int) -> list[tuple[bytes, Address]]:
-        outbox = self._outbox
-        return [outbox.popleft() for _ in range(min(most, len(outbox)))]
+        return self._outbox.take(most)

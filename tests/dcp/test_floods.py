@@ -8,7 +8,9 @@ from dcp import control, events, guard, wire
 from dcp.admission import MAX_HOSTS, HostBuckets, network_of
 from dcp.config import Config
 from dcp.control import Reason
+from dcp.hub import MAX_OUTBOX, MAX_OUTBOX_BYTES
 from dcp.openings import MAX_TICKET_BYTES, MAX_TICKETS
+from dcp.outbox import Outbox
 from dcp.queries import PredicatePolicy
 from dcp.repairs import MAX_REPAIR_CREDIT, REPAIR_BYTES_PER_SECOND, RepairBudget
 from dcp.testing import Conditions
@@ -261,3 +263,28 @@ def test_an_honest_childs_changes_are_all_answered():
     world.run(30.0)
     assert world.senders["root"].statistics(world.net.now).query_changes_refused == 0
     assert receiver.query == b"q39"
+
+
+# --- what waits for the socket ----------------------------------------------------------------------------------------
+
+
+def test_an_outbox_is_bounded_in_number_and_in_bytes():
+    outbox = Outbox(10, 1_000)
+    assert sum(outbox.add(b"x", STRANGER) for _ in range(20)) == 10
+    assert len(outbox.take(4)) == 4
+    assert outbox.bytes == 6
+    assert outbox.add(bytes(994), STRANGER)
+    assert not outbox.add(b"x", STRANGER)
+    assert outbox.dropped == 11
+    assert len(outbox.take(99)) == 7
+    assert (outbox.bytes, len(outbox), outbox.take(1)) == (0, 0, [])
+
+
+def test_answers_that_wait_for_the_socket_are_bounded():
+    world = root_with(Parsing())
+    hub = world.hubs["root"]
+    for number in range(10_000):
+        hub.receive_datagram(encoded(request(nonce=number.to_bytes(16))), STRANGER, now=world.net.now)
+    assert len(hub._outbox) <= MAX_OUTBOX
+    assert hub._outbox.bytes <= MAX_OUTBOX_BYTES
+    assert hub.statistics().dropped["outbox full"] == 10_000 - MAX_OUTBOX
