@@ -36,7 +36,8 @@ from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
 from dcp.reach import Reach
 from dcp.runs import RunWatch
-from dcp.serial import MAX_POSITION, QUARTER, extend
+from dcp.serial import QUARTER, extend
+from dcp.starting import StartChoice
 from dcp.stats import ReceiverStatistics
 from dcp.uplink import Uplink
 from dcp.uplinks import Uplinks
@@ -82,10 +83,6 @@ class Receiver:
         stream_mode: bool = False,
         on_switch: Callable[[bytes, float], None] | None = None,
     ) -> None:
-        if (start is Start.POSITION) != (position is not None):
-            raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
-        if position is not None and not 0 <= position <= MAX_POSITION:
-            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
         if stream_mode and query != EVERYTHING:
             raise ValueError("a byte stream has no query")
         self.stream = stream
@@ -96,8 +93,7 @@ class Receiver:
         self._config = config
         self._emit = emit
         self._send_open = send_open
-        self._start_mode = start
-        self._start_position = position
+        self._starting = StartChoice(start, position, config)
         self.stream_mode = stream_mode
         self._on_switch = on_switch
         self._buffer = ReorderBuffer(config.max_buffer_packets, config.max_buffer_bytes)
@@ -106,12 +102,10 @@ class Receiver:
         self._losses = LossWatch(config, self._uplinks.fastest_rtt)
         self.reach = Reach(config, self.links, stream_mode=stream_mode)
         self._runs = RunWatch(config, self.links)
-        self._is_again = False
         self._gap_check_at: float | None = None
         self._position_at = 0.0
         self._hole_since: float | None = None
         """When the first hole at the present position was heard of."""
-        self._oldest_at: float | None = None
         self._ack_at: float | None = None
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self.malformed = 0
@@ -135,8 +129,8 @@ class Receiver:
     def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
         link = self._uplinks.add(address, hello, now)
-        if self._start_mode is Start.POSITION and self.position is None and self._start_position is not None:
-            self._begin(self._start_position, now)
+        if self.position is None and self._starting.position is not None:
+            self._begin(self._starting.position, now)
         self._send_request(link, now)
         return link.id
 
@@ -163,7 +157,7 @@ class Receiver:
 
     def _send_request(self, link: Uplink, now: float) -> None:
         position = self.position
-        start = Start.POSITION if position is not None else self._start_mode
+        start = Start.POSITION if position is not None else self._starting.mode
         mode = (control.MODE_STREAM if self.stream_mode else 0) | (0 if self._config.sealed else control.MODE_UNSEALED)
         self._send_open(
             control.Request(
@@ -229,37 +223,24 @@ class Receiver:
         if self._ack_at is None:
             self._ack_at = now + self._config.ack_interval
         if self.position is None:
-            self._consider_start(link, now)
+            self._consider_start(now)
         else:
             self._confirm(link, now)
         self._step_change(now)
 
-    def _consider_start(self, link: Uplink, now: float) -> None:
-        """A sender has proposed where to begin: the smallest proposal wins.
-
-        It is taken once all senders have answered, or `oldest_window` after the first: one that proposes a start far
-        ahead must not make us skip what the others have. For the oldest the window is always waited for.
-        """
-        if link.start is None:
-            return
-        if self._oldest_at is None:
-            self._oldest_at = now + self._config.oldest_window
-        if self._start_mode is Start.NEW and all(other.up for other in self.links.values()):
-            self._begin_at_smallest(now)
-
-    def _begin_at_smallest(self, now: float) -> None:
-        self._oldest_at = None
-        starts = [link.start for link in self._uplinks.up() if link.start is not None]
-        if starts:
-            self._begin(min(starts), now)
+    def _consider_start(self, now: float) -> None:
+        """A sender has answered: perhaps we know now where to begin."""
+        start = self._starting.proposed(self.links.values(), now)
+        if start is not None:
+            self._begin(start, now)
 
     def _begin(self, position: int, now: float) -> None:
         self.position = position
         self.reach.begin(position)
         self._runs.begin()
         self._position_at = now
-        self._oldest_at = None
-        self._handover.start(position, again=self._is_again)
+        self._starting.due_at = None
+        self._handover.start(position, again=self._starting.is_again)
         if self._on_switch is not None:
             self._on_switch(self.query, now)
         if self.epoch:  # changed before there was a stream: the application hears of it all the same
@@ -338,7 +319,7 @@ class Receiver:
             link.tell_position(keep_alive.highest, now)
             if keep_alive.start and link.start is None:
                 link.start = keep_alive.previous
-                self._consider_start(link, now)
+                self._consider_start(now)
             return
         if self._believes(link, keep_alive, now):
             self._take_keep_alive(link, keep_alive, now)
@@ -659,8 +640,7 @@ class Receiver:
             return
         self._counts["restarts"] += 1
         self.position = None
-        self._is_again = True
-        self._start_mode, self._start_position = Start.OLDEST, None
+        self._starting.again()
         self._hole_since = None
         self._losses.given_up()
         self._renew()
@@ -737,8 +717,8 @@ class Receiver:
                 link.confirm_at = None
                 if not link.heard_claim:
                     self._confirm(link, now)
-        if self._oldest_at is not None and now >= self._oldest_at:
-            self._begin_at_smallest(now)
+        if (start := self._starting.due(self.links.values(), now)) is not None:
+            self._begin(start, now)
         if self._ack_at is not None and now >= self._ack_at:
             self._ack_at = now + config.ack_interval
             self._ack_all(now)
@@ -782,8 +762,8 @@ class Receiver:
         times: list[float] = []
         for link in self.links.values():
             times += link.deadlines(config, has_position=self.position is not None)
-        if self._oldest_at is not None:
-            times.append(self._oldest_at)
+        if self._starting.due_at is not None:
+            times.append(self._starting.due_at)
         if self._ack_at is not None and self.links:
             times.append(self._ack_at)
         if self.position is not None and self.links:

@@ -9,27 +9,28 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dcp import control, events, wire
+from dcp.admission import HostBuckets
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.downlink import MAX_OUTBOX, Downlink
-from dcp.errors import MalformedDatagram, StreamClosed
+from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.history import SLICE_PAUSE
 from dcp.link import Address
 from dcp.log import Interest, Log
 from dcp.openings import Tickets
+from dcp.publish import PublishedStream
 from dcp.queries import EVERYTHING
-from dcp.serial import MAX_POSITION
 from dcp.stats import SenderStatistics
 
 # Datagrams that one child may put out before the next one's turn comes: fair, and still a batch.
 QUANTUM = 8
 
 
-class Sender:
+class Sender(PublishedStream):
     """Use through `Hub`, which finds the link that a datagram belongs to."""
 
     def __init__(
@@ -44,13 +45,9 @@ class Sender:
         send_open: Callable[[control.Opening, Address], None],
         stream_mode: bool = False,
     ) -> None:
-        self.stream = stream
-        self.log = log
-        self.stream_mode = stream_mode
+        super().__init__(stream, log, stream_mode=stream_mode)
         self.upstream_query: bytes = EVERYTHING
         """The query under which this peer receives. A root has everything."""
-        self.closed = False
-        """The stream was left: nothing can be published any more."""
         self.is_fed = True
         """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
         self.children: dict[int, Downlink] = {}
@@ -64,6 +61,7 @@ class Sender:
         self._by_nonce: dict[bytes, Downlink] = {}
         self._accepts: dict[int, tuple[bytes, bytes]] = {}  # link id -> (our nonce, reply): an accept can be repeated
         self._tickets = Tickets()
+        self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
         # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
         self._busy: dict[int, Downlink] = {}
         self._flushed_head = -1
@@ -79,62 +77,6 @@ class Sender:
         self._repairs_refused = 0
         self._past = [0, 0, 0, 0]  # packets, bytes, retransmitted, NACKs of children that have gone
         self.malformed = 0
-
-    # --- the stream ---------------------------------------------------------------------------------------------------
-
-    def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
-        """Give the next packet to the mesh (roots only), and return its AN.
-
-        Without `an` the next number is used: one more, or, in stream mode, as many more as there are bytes. With
-        `contiguous` false what lies between the last AN and this one was lost before it reached us, and is a hole.
-        """
-        self._check_open()
-        log = self.log
-        if len(payload) > control.MAX_PACKET_BYTES:
-            raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, not {len(payload)}")
-        if self.stream_mode and not payload:
-            raise ValueError("in stream mode there is no empty packet")
-        if an is None:
-            an = log.head + (len(payload) if self.stream_mode else 1)
-        if an > MAX_POSITION:
-            raise ValueError(f"ANs end at 2**63 - 1, before {an}")
-        if not log.started:
-            log.start(an - (len(payload) if self.stream_mode else 1))
-        if an <= log.head:
-            raise ValueError(f"ANs must rise: {an} is not above {log.head}")
-        if not contiguous:
-            log.hole(an - (len(payload) if self.stream_mode else 1))
-        elif self.stream_mode and an != log.head + len(payload):
-            raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
-        log.append(an, payload)
-        return an
-
-    def publish_many(self, payloads: Sequence[bytes]) -> int:
-        """The same as `publish` for each of them, at a fraction of the cost; the last AN."""
-        self._check_open()
-        if not payloads:
-            return self.log.head
-        if self.stream_mode or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
-            for payload in payloads:
-                self.publish(payload)
-            return self.log.head
-        log = self.log
-        if not log.started:
-            log.start(log.head)
-        log.append_many(range(log.head + 1, log.head + 1 + len(payloads)), payloads)
-        return log.head
-
-    def publish_hole(self, until: int) -> None:
-        """The feed lost everything up to `until`."""
-        self._check_open()
-        if not self.log.started:
-            self.log.start(until)
-        else:
-            self.log.hole(until)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise StreamClosed(f"stream {self.stream!r} was left: what is published now would reach nobody")
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -157,6 +99,8 @@ class Sender:
             self._refuse(request, address, Reason.FULL)
         elif len(request.query) > self._config.max_query_bytes:
             self._refuse(request, address, Reason.MODE_MISMATCH, b"query too long")
+        elif request.query and not self._queries.allows(now, address[0]):
+            self._tickets.dropped += 1
         elif (ticket := self._tickets.add(request, address, now)) is not None:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
             self._emit(events.OpeningReceived(self.stream, ticket, address, request.query, request.hello))

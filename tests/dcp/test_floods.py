@@ -142,7 +142,7 @@ def root_with(policy, **config):
 def test_a_join_that_its_owner_refuses_is_never_parsed():
     """Found: 100 refused joins a second with 3.5 KB queries cost 8.6 ms each: parsed first, refused after."""
     policy = Parsing()
-    world = root_with(policy)
+    world = root_with(policy, max_queries_per_host=100)
     world.accepting = False
     hub = world.hubs["root"]
     cookie = cookie_for(world, STRANGER)
@@ -217,7 +217,8 @@ def test_the_table_of_hosts_is_bounded_and_forgets_the_quietest():
 
 def test_openings_that_wait_for_an_answer_are_bounded_in_number_and_bytes():
     for query, most in ((b"x", MAX_TICKETS), (b"x" * 50_000, MAX_TICKET_BYTES // 50_000)):
-        world = root_with(Parsing(), max_openings_per_second=10_000, max_openings_per_host=10_000)
+        unlimited = dict.fromkeys(("max_openings_per_second", "max_openings_per_host"), 10_000)
+        world = root_with(Parsing(), **unlimited, max_queries_per_second=10_000, max_queries_per_host=10_000)
         world.accepting = False
         hub = world.hubs["root"]
         cookie = cookie_for(world, STRANGER)
@@ -288,3 +289,19 @@ def test_answers_that_wait_for_the_socket_are_bounded():
     assert len(hub._outbox) <= MAX_OUTBOX
     assert hub._outbox.bytes <= MAX_OUTBOX_BYTES
     assert hub.statistics().dropped["outbox full"] == 10_000 - MAX_OUTBOX
+
+
+def test_who_joins_and_leaves_and_joins_again_is_parsed_so_often_a_second():
+    policy = Parsing()
+    world = root_with(policy)
+    hub, sender = world.hubs["root"], world.senders["root"]
+    cookie = cookie_for(world, STRANGER)
+    for number in range(100):  # within a second
+        opening = request(cookie=cookie, nonce=number.to_bytes(16), query=b"x" * 3_500)
+        now = world.net.now + number * 0.01
+        hub.receive_datagram(encoded(opening), STRANGER, now=now)
+        while (event := hub.next_event()) is not None:
+            if isinstance(event, events.OpeningReceived):
+                sender.close(hub.accept(event.stream, event.ticket, now=now), Reason.NORMAL)
+    assert 25 <= policy.parsed <= 50
+    assert sender.statistics(now).openings_dropped == 100 - policy.parsed

@@ -1,0 +1,56 @@
+"""Where a receiver begins: the smallest of what its senders propose (rule L4).
+
+One sender that proposes a start far ahead must not make us skip what the others have. So with several openings under
+way the smallest proposal is taken, once all have answered, or `oldest_window` after the first. "Oldest" always waits
+for the window: a sender that is asked a moment later may have more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dcp.config import Config
+from dcp.control import Start
+from dcp.serial import MAX_POSITION
+from dcp.uplink import Uplink
+
+
+class StartChoice:
+    def __init__(self, mode: Start, position: int | None, config: Config) -> None:
+        if (mode is Start.POSITION) != (position is not None):
+            raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+        if position is not None and not 0 <= position <= MAX_POSITION:
+            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
+        self.mode = mode
+        self.position = position
+        """Given by the application: no sender is asked."""
+        self.is_again = False
+        """It is not the first start: the numbering has begun again."""
+        self.due_at: float | None = None
+        """When the window for further proposals closes."""
+        self._config = config
+
+    def again(self) -> None:
+        """Start over, at the oldest that there is."""
+        self.mode, self.position, self.is_again, self.due_at = Start.OLDEST, None, True, None
+
+    def proposed(self, links: Iterable[Uplink], now: float) -> int | None:
+        """A sender has proposed a start, or has answered without one: where to begin, if that is decided now."""
+        links = list(links)
+        if all(link.start is None for link in links):
+            return None
+        if self.due_at is None:
+            self.due_at = now + self._config.oldest_window
+        if self.mode is Start.NEW and all(link.up for link in links):
+            return self._smallest(links)
+        return None
+
+    def due(self, links: Iterable[Uplink], now: float) -> int | None:
+        """The window has closed, or not yet: where to begin."""
+        if self.due_at is None or now < self.due_at:
+            return None
+        return self._smallest(links)
+
+    def _smallest(self, links: Iterable[Uplink]) -> int | None:
+        self.due_at = None
+        return min((link.start for link in links if link.up and link.start is not None), default=None)
