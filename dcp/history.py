@@ -12,7 +12,7 @@ from collections.abc import Callable
 # Older packets examined in one turn, whatever they cost: live packets wait for no more than these.
 SLICE_PACKETS = 64
 # With a clock, a slice also ends after so long: a few costly queries must not make a long turn.
-SLICE_SECONDS = 0.002
+SLICE_SECONDS = 0.001
 # From the end of one slice to the next: the time in between belongs to everything else.
 SLICE_PAUSE = 0.002
 
