@@ -8,6 +8,7 @@ items is. `merge` makes disjunctions of them.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -16,13 +17,18 @@ from typing import Any
 
 import msgpack
 
-from xmlswitch.errors import MalformedDocument, MalformedQuery, QuerySyntaxError, Rule
+from xmlswitch.errors import MalformedDocument, MalformedQuery, QueryError, QuerySyntaxError, Rule
 from xmlswitch.numerals import to_number, to_string
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_RECORD_DEPTH = 32
 MAX_CONDITIONS = 32
 MAX_QUERY_CHARS = 4096
+MAX_ALTERNATIVES = 64  # lines of a query
+MAX_COMPARED = 256  # alternatives that are looked at for what others cover, all with all
+MAX_RECORD_VALUES = 10_000
+MAX_NAME_CHARS = 1024  # of a dotted name: every value below has it
+_UTF8 = 4  # bytes of a character, at most
 EXISTS, ABSENT, EQUAL, DIFFERS, PREFIX = "exists", "absent", "=", "!=", "~"
 _TOKEN = re.compile(
     r"""\s*(?:(?P<and>and\b)|(?P<not>not\b)|(?P<op><=|>=|!=|=|<|>|~)|(?P<string>"(?:[^"\\]|\\.)*")"""
@@ -68,8 +74,13 @@ class Condition:
             return False
         if other.op == EXISTS:
             return True
+        if self.op == EQUAL and isinstance(self.operand, str):
+            return other.passes(self.operand)
+        if self.op == EQUAL and isinstance(other.operand, str):
+            # Many texts are the number 5: `5`, `5.0`, ` 5`. None of them is a text that is another number, or none.
+            return other.op == DIFFERS and to_number(other.operand) != self.operand
         if self.op == EQUAL:
-            return other.passes(self.operand if isinstance(self.operand, str) else to_string(self.operand))
+            return other.passes(to_string(float(self.operand)))
         if self.op == PREFIX and other.op == PREFIX:
             return str(self.operand).startswith(str(other.operand))
         if not isinstance(self.operand, float) or not isinstance(other.operand, float):
@@ -99,13 +110,21 @@ class RecordQuery:
     def parse(cls, text: str) -> RecordQuery:
         """`*`, or conditions joined by `and`; alternatives come from merging, one a line."""
         if len(text) > MAX_QUERY_CHARS:
-            raise QuerySyntaxError(f"a query of {len(text)} characters, at most {MAX_QUERY_CHARS} are taken")
-        return cls.of(_parse_conjunction(line, text) for line in text.split("\n"))
+            raise QuerySyntaxError(f"a query of {len(text)} characters, at most {MAX_QUERY_CHARS} are accepted")
+        lines = text.split("\n")
+        if len(lines) > MAX_ALTERNATIVES:
+            raise QuerySyntaxError(f"{len(lines)} alternatives, at most {MAX_ALTERNATIVES} are accepted")
+        return cls.of(_parse_conjunction(line, text) for line in lines)
 
     @classmethod
     def of(cls, alternatives: Iterable[Iterable[Condition]]) -> RecordQuery:
         parts = sorted({tuple(sorted(set(part), key=str)) for part in alternatives}, key=str)
-        kept = [part for part in parts if not any(o != part and _covers(o, part) for o in parts)]
+        if len(parts) > MAX_COMPARED:
+            return cls(tuple(parts))
+        kept = dict.fromkeys(parts)
+        for part in parts:  # one after the other: of two that cover each other one must stay
+            if any(other is not part and _covers(other, part) for other in kept):
+                del kept[part]
         return cls(tuple(kept))
 
     @property
@@ -147,10 +166,8 @@ def _parse_conjunction(line: str, text: str) -> list[Condition]:
             following = token("op and end")
             if following["op"]:
                 value = token("string number")
-                operand = json.loads(value["string"]) if value["string"] else float(value["number"])
                 op = following["op"]
-                if isinstance(operand, str) and op not in (EQUAL, DIFFERS, PREFIX):
-                    operand = to_number(operand)
+                operand = _operand(value, op not in (EQUAL, DIFFERS, PREFIX), text, offset)
                 if op == PREFIX:
                     operand = operand if isinstance(operand, str) else value["number"]
                 found.append(Condition(name, op, operand))
@@ -162,6 +179,20 @@ def _parse_conjunction(line: str, text: str) -> list[Condition]:
         if following["and"] is None:
             return found
         first = token("name not")
+
+
+def _operand(value: re.Match[str], is_number: bool, text: str, offset: int) -> str | float:
+    """A literal; a relational operator compares numbers, whatever it is given."""
+    place = offset + value.start()
+    try:
+        operand: str | float = json.loads(value["string"]) if value["string"] else float(value["number"])
+    except ValueError:
+        raise QuerySyntaxError("expected a JSON string", text, place) from None
+    if isinstance(operand, str) and is_number:
+        operand = to_number(operand)
+    if isinstance(operand, float) and not math.isfinite(operand):
+        raise QuerySyntaxError("expected a number that fits in 64 bits", text, place)
+    return operand
 
 
 def read_record(packet: bytes) -> dict[str, list[str]]:
@@ -178,20 +209,31 @@ def read_record(packet: bytes) -> dict[str, list[str]]:
     if not isinstance(record, dict):
         raise MalformedDocument(Rule.RECORD, "a record is an object, not a list or a value")
     fields: dict[str, list[str]] = {}
-    _flatten(record, "", fields, 0)
+    try:
+        values = _flatten(record, "", fields, 0, 0)
+    except (ValueError, OverflowError) as error:
+        raise MalformedDocument(Rule.RECORD, f"a value that can't be read: {error}") from None
+    if values > MAX_RECORD_VALUES:
+        raise MalformedDocument(Rule.SIZE, f"more than {MAX_RECORD_VALUES} values in one record")
     return fields
 
 
-def _flatten(value: Any, name: str, fields: dict[str, list[str]], depth: int) -> None:
+def _flatten(value: Any, name: str, fields: dict[str, list[str]], depth: int, values: int) -> int:
+    """Put values under their dotted names; how many there are, or more than are allowed."""
     if depth > MAX_RECORD_DEPTH:
         raise MalformedDocument(Rule.DEPTH, f"a record nested more than {MAX_RECORD_DEPTH} deep")
+    if len(name) > MAX_NAME_CHARS:
+        raise MalformedDocument(Rule.SIZE, f"a name of more than {MAX_NAME_CHARS} characters")
+    if values > MAX_RECORD_VALUES:
+        return values
     if isinstance(value, dict):
         for key, item in value.items():
-            _flatten(item, f"{name}.{key}" if name else str(key), fields, depth + 1)
+            values = _flatten(item, f"{name}.{key}" if name else str(key), fields, depth + 1, values)
     elif isinstance(value, list):
         for item in value:
-            _flatten(item, name, fields, depth + 1)
+            values = _flatten(item, name, fields, depth + 1, values)
     elif value is not None:
+        values += 1
         if isinstance(value, bool):
             text = "true" if value else "false"
         elif isinstance(value, int):
@@ -199,6 +241,7 @@ def _flatten(value: Any, name: str, fields: dict[str, list[str]], depth: int) ->
         else:
             text = to_string(value) if isinstance(value, float) else str(value)
         fields.setdefault(name, []).append(text)
+    return values
 
 
 class RecordIndex:
@@ -285,7 +328,7 @@ class RecordProfile:
     """Attribute-value predicates over JSON or msgpack records."""
 
     name = "record"
-    max_alternatives = 64
+    max_alternatives = MAX_ALTERNATIVES
 
     def matches(self, packet: bytes, query: RecordQuery) -> bool:
         return self.matches_everything(query) or query.matches(read_record(packet))
@@ -315,10 +358,14 @@ class RecordProfile:
         return query.canonical.encode()
 
     def decode_untrusted(self, data: bytes) -> RecordQuery:
+        if len(data) > _UTF8 * MAX_QUERY_CHARS:
+            raise MalformedQuery(f"{len(data)} bytes, at most {_UTF8 * MAX_QUERY_CHARS} are accepted")
         try:
             return RecordQuery.parse(data.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise MalformedQuery("a record query is UTF-8 text") from None
+        except QueryError:
+            raise
+        except Exception as error:  # whatever is wrong with a stranger's bytes
+            raise MalformedQuery(f"a record query is UTF-8 text: {error}") from None
 
 
 RECORD = RecordProfile()
