@@ -13,7 +13,11 @@ import itertools
 from collections.abc import Iterable
 
 from xmlswitch.atoms import ATTRIBUTE, TEXT, Linear
+from xmlswitch.limits import INDEX_LIMITS
 from xmlswitch.paths import Accept, PathEntry
+
+_SPARE_ACCEPTS = 256
+_TRANSITION_BYTES = 150  # of an entry in a dictionary, with a name
 
 
 class _Node:
@@ -60,8 +64,10 @@ class State:
 
 
 class Automaton:
-    def __init__(self, max_states: int) -> None:
+    def __init__(self, max_states: int, max_transition_bytes: int = INDEX_LIMITS.max_transition_bytes) -> None:
         self.max_states = max_states
+        self.max_transition_bytes = max_transition_bytes
+        self.transition_bytes = 0
         self.resets = 0
         self._serials = itertools.count(1)
         self._root = _Node(None, "", 0)
@@ -79,7 +85,13 @@ class Automaton:
         self._states.clear()
         self._accepts.clear()
         self._pruned = 0
+        self.transition_bytes = 0
         self.start = self._state_of([self._root])
+
+    @property
+    def accepts(self) -> int:
+        """Sets of paths that end together, which are kept because states share them."""
+        return len(self._accepts)
 
     @property
     def states(self) -> int:
@@ -169,7 +181,7 @@ class Automaton:
 
     def follow(self, state: State, name: str) -> State:
         """The state of a child element, computed now."""
-        if len(self._states) >= self.max_states:
+        if len(self._states) >= self.max_states or self.transition_bytes >= self.max_transition_bytes:
             self._reset()
         namespace = name[: name.index("}") + 1] + "*" if name[:1] == "{" else ""
         active: list[_Node] = []
@@ -186,6 +198,7 @@ class Automaton:
                     active.append(child)
         following = self._state_of(active)
         state.next[name] = following
+        self.transition_bytes += _TRANSITION_BYTES + len(name)
         return following
 
     def _state_of(self, active: Iterable[_Node]) -> State:
@@ -238,5 +251,16 @@ class Automaton:
         key = tuple(sorted(entry.serial for entry in entries))
         accept = self._accepts.get(key)
         if accept is None:
+            if len(self._accepts) > _SPARE_ACCEPTS + 4 * len(self._states):
+                self._forget_accepts()
             accept = self._accepts[key] = Accept(tuple(entries))
         return accept
+
+    def _forget_accepts(self) -> None:
+        """Keep what states accept now: queries that come and go leave sets behind that no state has any more."""
+        used: set[Accept] = set()
+        for state in self._states.values():
+            if not state.stale:
+                used.update(state.attributes.values() if state.attributes is not None else ())
+                used.update(accept for accept in (state.element, state.texts, state.wildcard_attribute) if accept)
+        self._accepts = {key: accept for key, accept in self._accepts.items() if accept in used}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from xmlswitch.errors import EvaluationCutOff
+from xmlswitch.limits import INDEX_LIMITS
 
 BUDGET_NS, BUDGET_NS_PER_BYTE = 2_000_000, 200  # one query on one packet: a router has other things to do
 BUDGETS_PER_PACKET = 16  # all queries of all links together, in budgets of one query
@@ -49,12 +50,25 @@ class Purse:
 
 
 class Work:
-    """Characters that the index may still read for a packet: deterministic, whatever the machine."""
+    """Characters that the index may still read for a packet: deterministic, whatever the machine.
 
-    __slots__ = ("left",)
+    And texts whose meaning its columns may remember: at the limit all are forgotten.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_forget", "_max_looks", "_remembered", "left")
+
+    def __init__(self, max_looks: int = INDEX_LIMITS.max_looks, forget: Callable[[], None] | None = None) -> None:
         self.left = 0
+        self._max_looks = max_looks
+        self._forget = forget
+        self._remembered = 0
+
+    def remember(self) -> None:
+        """One more text is kept."""
+        self._remembered += 1
+        if self._remembered > self._max_looks and self._forget is not None:
+            self._remembered = 0
+            self._forget()
 
     def begin(self, size: int) -> None:
         self.left = WORK + WORK_PER_BYTE * size

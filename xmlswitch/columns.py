@@ -83,6 +83,7 @@ class ColumnEntry:
         if len(text) <= _MAX_CHARS:
             if len(self.looks) >= self._max_looks:
                 self.looks.clear()
+            self.work.remember()
             self.looks[text] = look
         return look
 

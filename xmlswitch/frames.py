@@ -35,6 +35,7 @@ _YES = look_of("1")
 _NO = look_of("")
 _HOLDS = Test("nonempty", "")
 _MAX_PROGRAMS = 512  # a scope set
+_MAX_SETS = 4096  # of scopes that open together
 
 # What a frame has noted: where paths ended, and the nodes there with their place in the document.
 Frame = dict["Accept", list[tuple[int, Any]]]
@@ -137,8 +138,8 @@ class Frames:
         self.work = work
         self._limits = limits
         self._on_change = on_change
-        self.relative = Automaton(limits.max_states)
-        self.openers = Automaton(limits.max_states)  # over the paths of scopes
+        self.relative = Automaton(limits.max_states, limits.max_transition_bytes)
+        self.openers = Automaton(limits.max_states, limits.max_transition_bytes)  # over the paths of scopes
         self.scopes: dict[Linear, Scope] = {}
         self._by_entry: dict[PathEntry, Scope] = {}
         self._sets: dict[Accept, ScopeSet] = {}
@@ -293,6 +294,11 @@ class Frames:
         if not entry.refs:
             del entry.path.columns[entry.column]
 
+    def forget_looks(self) -> None:
+        for path in self._paths:
+            for column in path.columns.values():
+                column.looks.clear()
+
     # --- documents ---
 
     def opened_by(self, accept: Accept | None) -> ScopeSet | None:
@@ -301,6 +307,8 @@ class Frames:
             return None
         scopes = self._sets.get(accept)
         if scopes is None:
+            if len(self._sets) >= _MAX_SETS:
+                self._forget_sets()
             scopes = self._sets[accept] = ScopeSet(self._by_entry[path] for path in accept.paths)
         return scopes
 

@@ -43,8 +43,8 @@ class Index:
 
     def __init__(self, limits: IndexLimits) -> None:
         self.limits = limits
-        self.work = Work()
-        self.automaton = Automaton(limits.max_states)
+        self.work = Work(limits.max_looks, self._forget_looks)
+        self.automaton = Automaton(limits.max_states, limits.max_transition_bytes)
         self.journal = Journal()
         self.version = 0  # changes when a walk over the same document would find other things:
         self.layout = 0  # must look at other values, or count other paths
@@ -302,6 +302,12 @@ class Index:
             del entry.path.columns[entry.column]
             entry.path.counted -= entry.is_count
             self._layout_changed()
+
+    def _forget_looks(self) -> None:
+        for path in self._paths:
+            for column in path.columns.values():
+                column.looks.clear()
+        self.frames.forget_looks()
 
     def _sort_anchors(self, path: PathEntry) -> None:
         anchored = tuple(column for column in path.columns.values() if column.has_anchors)

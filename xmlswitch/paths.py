@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from xmlswitch.answers import mask_of
@@ -67,6 +67,9 @@ class PathTable:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[PathEntry]:
+        return iter(self._entries.values())
 
     def get(self, path: Linear) -> PathEntry | None:
         return self._entries.get(path)

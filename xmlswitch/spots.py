@@ -93,7 +93,7 @@ class Spots:
     def start(self) -> Spot:
         """The document itself."""
         version = self._index.paths_changed, self._frames.version
-        if self._start is None or self._version != version or self._number > self._index.limits.max_states:
+        if self._start is None or self._version != version or self._number >= self._index.limits.max_spots:
             self._version = version
             self._number = 0
             frames = self._frames
@@ -119,5 +119,7 @@ class Spots:
                 live.append((at, relative.current(following), scopes))
         if opens is not None:
             live.append((depth, relative.current(relative.start), opens))
-        found = spot.next[name] = Spot(depth, state, opener, tuple(live), opens)
+        found = Spot(depth, state, opener, tuple(live), opens)
+        if self._number < self._index.limits.max_spots:  # one packet can have more: then it is slow, and no more
+            spot.next[name] = found
         return found

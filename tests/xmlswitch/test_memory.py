@@ -1,0 +1,89 @@
+"""What strangers' queries and packets leave behind: bounded, in bytes where they choose the size."""
+
+from __future__ import annotations
+
+import random
+
+from xmlswitch import IndexLimits, Query, Switch
+from xmlswitch.caches import ByteCache
+from xmlswitch.engine import XPathIndex
+
+
+def test_a_byte_cache_keeps_what_was_used_last():
+    cache: ByteCache[str, int] = ByteCache(100)
+    for name in "abcde":
+        cache.put(name, ord(name), 30)
+        cache.get("a")
+    assert len(cache) == 3
+    assert cache.bytes == 90
+    assert cache.get("a") == ord("a")
+    assert cache.get("b") is None
+    cache.put("large", 1, 101)
+    assert cache.get("large") is None
+    cache.put("a", 7, 50)
+    assert cache.get("a") == 7
+    assert cache.bytes <= 100
+
+
+def test_accept_sets_do_not_leak_with_query_churn():
+    """24,003 after 12,000 changes on d256d84."""
+    switch: Switch[Query] = Switch()
+    switch.add_link(0)
+    automaton = switch._index._index.automaton
+    for number in range(3000):
+        query = Query.parse(f"/a/b{number % 7}/c or //d or /a/*[x{number % 5}]")
+        switch.subscribe(0, query)
+        switch.match(b"<a><b1><c/></b1><b2><c/></b2><d/></a>")
+        switch.unsubscribe(0, query)
+    assert automaton.accepts < 1500
+    switch.subscribe(0, Query.parse("/a/b1/c"))
+    assert switch.match(b"<a><b1><c/></b1></a>") == {0}
+
+
+def test_20000_names_do_not_make_40000_transitions():
+    index = XPathIndex(limits=IndexLimits(max_transition_bytes=200_000, max_spots=1000))
+    index.add(Query.parse("/r/a or //b[c][d] or //e"), 0)
+    rng = random.Random(1)
+    for packet in range(40):
+        names = [b"n%d" % rng.randrange(20_000) for _ in range(500)]
+        document = b"<r>" + b"".join(b"<%s><x/></%s>" % (name, name) for name in names) + b"</r>"
+        assert index.match(document, 1) == 0
+        automaton = index._index.automaton
+        assert automaton.transition_bytes <= 200_000 + 1000
+        assert index._index.spots._number <= 1000 + 1002, packet
+    assert index.match(b"<r><b><c/><d/></b></r>", 1) == 1
+    assert index.match(b"<r><x><e/></x></r>", 1) == 1
+
+
+def test_one_packet_with_more_names_than_are_remembered_is_matched():
+    index = XPathIndex(limits=IndexLimits(max_transition_bytes=10_000, max_spots=50))
+    index.add(Query.parse("//n777[x = 1]"), 0)
+    index.add(Query.parse("//n777[x = 2]"), 1)
+    document = b"<r>" + b"".join(b"<n%d><x>1</x></n%d>" % (n, n) for n in range(1000)) + b"</r>"
+    for _ in range(3):
+        assert index.match(document, 3) == 1
+
+
+def test_values_of_all_columns_together_are_bounded():
+    index = XPathIndex(limits=IndexLimits(max_looks=500))
+    for column in range(20):
+        index.add(Query.parse(f"/r/c{column} = 'x'"), column)
+    for packet in range(200):
+        values = b"".join(b"<c%d>v%d</c%d>" % (column, packet, column) for column in range(20))
+        assert index.match(b"<r>%s</r>" % values, (1 << 20) - 1) == 0
+        kept = sum(len(column.looks) for path in index._index._paths for column in path.columns.values())
+        assert kept <= 520
+    assert index.match(b"<r><c3>x</c3></r>", (1 << 20) - 1) == 1 << 3
+
+
+def test_compiled_queries_are_bounded_in_bytes():
+    from xmlswitch.evaluate import _COMPILED
+
+    for number in range(300):
+        text = " or ".join(f"//a{number}[{n}]" for n in range(2, 300))
+        Query.parse(text).evaluator.compile()
+    assert _COMPILED.bytes <= IndexLimits().max_compiled_bytes
+
+
+def test_weights_grow_with_queries():
+    assert Query.parse("/a").weight < Query.parse("/a/b = 'xxxxxxxxxxxxxxxx'").weight
