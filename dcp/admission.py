@@ -12,6 +12,14 @@ from ipaddress import IPv6Address
 # Hosts that are remembered. More than this many active at once share the bucket for all together.
 MAX_HOSTS = 4_096
 
+# Reading a query takes its owner about 10 us per byte: a token buys so many bytes.
+QUERY_BYTES_PER_TOKEN = 512
+
+
+def query_cost(query: bytes) -> float:
+    """What reading a query costs, in tokens."""
+    return 1 + len(query) / QUERY_BYTES_PER_TOKEN
+
 
 class Bucket:
     """`rate` a second, and `burst` at once after a pause."""
@@ -30,13 +38,14 @@ class Bucket:
         self._at = now
         return self._tokens >= 1
 
-    def take(self) -> None:
-        self._tokens -= 1
+    def take(self, cost: float = 1) -> None:
+        """May leave a debt: something large is allowed once, and then waited for."""
+        self._tokens -= cost
 
-    def allows(self, now: float) -> bool:
+    def allows(self, now: float, cost: float = 1) -> bool:
         if not self.has(now):
             return False
-        self.take()
+        self.take(cost)
         return True
 
 
@@ -52,7 +61,7 @@ class HostBuckets:
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def allows(self, now: float, host: str) -> bool:
+    def allows(self, now: float, host: str, cost: float = 1) -> bool:
         """One more, from this host? A host that is refused uses up nothing of what others have."""
         key = network_of(host)
         bucket = self._hosts.get(key)
@@ -62,9 +71,9 @@ class HostBuckets:
                 self._hosts.popitem(last=False)
         else:
             self._hosts.move_to_end(key)
-        if not bucket.has(now) or not self._all.allows(now):
+        if not bucket.has(now) or not self._all.allows(now, cost):
             return False
-        bucket.take()
+        bucket.take(cost)
         return True
 
 

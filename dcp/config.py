@@ -93,10 +93,11 @@ class Config:
     """Openings and inquiries looked at a second, from addresses that are proved; further ones wait for a retry."""
     max_openings_per_host: int = 100
     """The same for one host, so that one that opens and opens leaves room for others."""
-    max_queries_per_second: int = 200
-    """Openings with a query, which has to be parsed, for each stream a second; further ones wait for a retry."""
+    max_queries_per_second: int = 100
+    """Openings with a query, which has to be parsed, per stream and second; a long one counts for several
+    (`admission.query_cost`). Further ones wait for a retry."""
     max_queries_per_host: int = 25
-    """The same for one host: who joins, leaves and joins again makes us parse each time."""
+    """The same for one host: one that joins, leaves and joins again makes us parse each time."""
 
     # --- pace
     initial_window: int = 256 << 10

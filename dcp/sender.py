@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from dcp import control, events, wire
-from dcp.admission import HostBuckets
+from dcp.admission import HostBuckets, query_cost
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.downlink import MAX_OUTBOX, Downlink
@@ -99,7 +99,7 @@ class Sender(PublishedStream):
             self._refuse(request, address, Reason.FULL)
         elif len(request.query) > self._config.max_query_bytes:
             self._refuse(request, address, Reason.MODE_MISMATCH, b"query too long")
-        elif request.query and not self._queries.allows(now, address[0]):
+        elif request.query and not self._queries.allows(now, address[0], query_cost(request.query)):
             self._tickets.dropped += 1
         elif (ticket := self._tickets.add(request, address, now)) is not None:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
@@ -265,7 +265,7 @@ class Sender(PublishedStream):
         if prepare.epoch < link.epoch or (link.pending_epoch is not None and prepare.epoch < link.pending_epoch):
             return
         if prepare.epoch != link.pending_epoch:
-            if not link.query_changes.allows(now):
+            if not link.query_changes.allows(now, query_cost(prepare.query)):
                 self._query_changes_refused += 1  # it says so again, a little later
                 return
             if self._why_not(prepare.query) is not None:

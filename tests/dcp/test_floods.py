@@ -142,7 +142,7 @@ def root_with(policy, **config):
 def test_a_join_that_its_owner_refuses_is_never_parsed():
     """Found: 100 refused joins a second with 3.5 KB queries cost 8.6 ms each: parsed first, refused after."""
     policy = Parsing()
-    world = root_with(policy, max_queries_per_host=100)
+    world = root_with(policy, max_queries_per_host=1_000, max_queries_per_second=1_000)
     world.accepting = False
     hub = world.hubs["root"]
     cookie = cookie_for(world, STRANGER)
@@ -303,5 +303,5 @@ def test_who_joins_and_leaves_and_joins_again_is_parsed_so_often_a_second():
         while (event := hub.next_event()) is not None:
             if isinstance(event, events.OpeningReceived):
                 sender.close(hub.accept(event.stream, event.ticket, now=now), Reason.NORMAL)
-    assert 25 <= policy.parsed <= 50
+    assert 4 <= policy.parsed <= 10, "long ones count for several"
     assert sender.statistics(now).openings_dropped == 100 - policy.parsed
