@@ -59,6 +59,7 @@ FAMILIES: dict[str, Family] = {
     "datagrams_total": Family("counter", "DCP datagrams"),
     "datagram_bytes_total": Family("counter", "Bytes of DCP datagrams"),
     "dropped_total": Family("counter", "Datagrams that changed nothing"),
+    "limits_reached_total": Family("counter", "Claims and requests of others that were refused for a bound, by which"),
     "faults_total": Family("counter", "Unexpected errors in handling input, dropped with it: each kind is a bug"),
     "cut_off_total": Family("counter", "Packets passed to a child unmatched: its query would have taken too long"),
     "child_cut_off_total": Family("counter", "The same for each child that has such a query"),
@@ -90,6 +91,7 @@ def render(peer: Peer) -> str:
 def samples(peer: Peer) -> Iterator[Sample]:
     """Every value there is now, by the name of its family."""
     yield from _own(peer)
+    yield from _limits(peer)
     yield from _links(peer)
     yield from _queues(peer)
     yield from _mesh(peer)
@@ -125,6 +127,19 @@ def _own(peer: Peer) -> Iterator[Sample]:
         yield "retransmissions_total", {}, sent.retransmitted
         yield "log_bytes", {}, sent.log_bytes
         yield "log_evicted_total", {}, sent.evicted
+
+
+def _limits(peer: Peer) -> Iterator[Sample]:
+    """What others claimed or asked for beyond what one peer may; docs/security.md says what each means."""
+    now = peer.now()
+    if peer.core.receiver is not None:
+        got = peer.core.receiver.statistics(now)
+        for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent"):
+            yield "limits_reached_total", {"limit": name}, getattr(got, name)
+    if peer.core.sender is not None:
+        sent = peer.core.sender.statistics(now)
+        for name in ("repairs_refused", "query_changes_refused", "openings_dropped", "unrouted"):
+            yield "limits_reached_total", {"limit": name}, getattr(sent, name)
 
 
 def _links(peer: Peer) -> Iterator[Sample]:
