@@ -86,8 +86,10 @@ def check_evaluation(query: Query, *, always: bool) -> None:
     expr = query.expr
     if expr is None:
         return
-    grown = len(query.canonical) * _WRITTEN_GROWTH << min(depth_of(expr), 30)
-    if not always and query.canonical.isascii() and grown <= query.limits.max_evaluator_chars:
+    text = query.canonical
+    brackets = text.count("(") + text.count("[")  # what is written twice stands in one of them
+    grown = len(text) * _WRITTEN_GROWTH << min(brackets + 1, 30)
+    if not always and text.isascii() and grown <= query.limits.max_evaluator_chars:
         return
     try:
         query.evaluator.compile()

@@ -75,7 +75,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _match(args: argparse.Namespace) -> int:
     namespaces = _namespaces(args.namespace)
-    switch: Switch[Query] = Switch()
+    switch: Switch[Query] = Switch(exact=True)
     documents: list[str] = list(args.arguments)
     names: dict[int, str] = {}
     code = OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -31,10 +32,12 @@ class XPathIndex:
         *,
         strict: bool = False,
         clock: Callable[[], float] | None = None,
+        exact: bool = False,
     ) -> None:
         """`strict`: a query that raises while it is evaluated raises, and does not pass. `clock`: watch real time."""
         self._documents = documents
-        self._evaluation = Evaluation(strict=strict, clock=clock)
+        self._exact = exact
+        self._evaluation = Evaluation(strict=strict, clock=clock, exact=exact)
         self._index = Index(limits)
         self._shapes = ShapeBook(limits.max_shapes, limits.max_shape_chars)
         self.by_shape = 0
@@ -57,7 +60,7 @@ class XPathIndex:
     def match(self, packet: bytes, wanted: int) -> int:
         """The links among `wanted` that have a query which matches, or which costs too much to find out."""
         answer = answer_for(wanted)
-        self._index.work.begin(len(packet))
+        self._index.work.begin(sys.maxsize if self._exact else len(packet))
         try:
             self._match(packet, answer)
         except EvaluationCutOff:

@@ -33,7 +33,8 @@ class KnownBounds:
 class Evaluation:
     """Evaluates for an index, and counts: `cut_offs` by link, `failures` where a query raised and passed for it."""
 
-    def __init__(self, *, strict: bool, clock: Callable[[], float] | None) -> None:
+    def __init__(self, *, strict: bool, clock: Callable[[], float] | None, exact: bool) -> None:
+        self._exact = exact
         self.evaluated = 0
         self.cut_off = 0
         self.failures = 0
@@ -57,6 +58,9 @@ class Evaluation:
                 links.setdefault(entry.query, {}).update(dict.fromkeys(entry.links))
         if not links:
             return
+        if self._exact:
+            self._evaluate_all(links, root, answer)
+            return
         size = size_of(packet, root)
         purse = Purse(size)
         bounds = self._bounds(links, size, root, known or KnownBounds())
@@ -68,6 +72,11 @@ class Evaluation:
             # A later version than 1.0 is its own user's, who has the limits of `xpath2`.
             allowed = query.expr is None or purse.pay(bounds[query], wanting)
             if self._passes(query, root, wanting, allowed):
+                answer.all_of(owners)
+
+    def _evaluate_all(self, links: dict[Query, dict[int, None]], root: Any, answer: Answer) -> None:
+        for query, owners in links.items():
+            if answer.misses(owners) and self._passes(query, root, list(owners), allowed=True):
                 answer.all_of(owners)
 
     def _bounds(

@@ -35,6 +35,7 @@ _YES = look_of("1")
 _NO = look_of("")
 _HOLDS = Test("nonempty", "")
 _MAX_PROGRAMS = 512  # a scope set
+_FEW_LOOKS = 8  # that are not charged: nodes of a frame were charged when they were noted
 _MAX_SETS = 4096  # of scopes that open together
 
 # What a frame has noted: where paths ended, and the nodes there with their place in the document.
@@ -379,7 +380,8 @@ def _read(
         return column.looks.get(text) or column.look(text)
     found: list[Look] = []
     for accept in accepts:
-        work.charge(LOOK_WORK * len(frame[accept]))
+        if len(frame[accept]) > _FEW_LOOKS:
+            work.charge(LOOK_WORK * len(frame[accept]))
         for place, node in frame[accept]:
             text = _text(place, node, texts, work)
             found.append(column.looks.get(text) or column.look(text))

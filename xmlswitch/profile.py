@@ -60,8 +60,10 @@ class Profile(Protocol[Q]):
         """Sound: if true, no packet matches `special` and not `general`."""
         ...
 
-    def index(self, *, strict: bool = False, clock: Callable[[], float] | None = None) -> ProfileIndex[Q]:
-        """A new, empty index. `strict` and `clock` as for `Switch`."""
+    def index(
+        self, *, strict: bool = False, clock: Callable[[], float] | None = None, exact: bool = False
+    ) -> ProfileIndex[Q]:
+        """A new, empty index. `strict`, `clock` and `exact` as for `Switch`."""
         ...
 
     def encode(self, query: Q) -> bytes: ...
@@ -90,10 +92,12 @@ class XPathProfile:
 
         return covers(general, special)
 
-    def index(self, *, strict: bool = False, clock: Callable[[], float] | None = None) -> ProfileIndex[Query]:
+    def index(
+        self, *, strict: bool = False, clock: Callable[[], float] | None = None, exact: bool = False
+    ) -> ProfileIndex[Query]:
         from xmlswitch.engine import XPathIndex
 
-        return XPathIndex(strict=strict, clock=clock)
+        return XPathIndex(strict=strict, clock=clock, exact=exact)
 
     def encode(self, query: Query) -> bytes:
         return query.encode()

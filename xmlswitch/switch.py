@@ -43,8 +43,11 @@ class Switch(Generic[Q]):
         *,
         strict: bool = False,
         clock: Callable[[], float] | None = None,
+        exact: bool = False,
     ) -> None:
-        """`strict`: an exception that nobody expected is raised; otherwise it is counted and the packet passes.
+        """`exact`: nothing is cut off, whatever it costs: for one's own queries on one's own machine.
+
+        `strict`: an exception that nobody expected is raised; otherwise it is counted and the packet passes.
 
         With a clock (seconds) a link whose evaluations take more than 5 % of real time gets all packets for them;
         without one all answers depend on queries and packets alone.
@@ -52,7 +55,7 @@ class Switch(Generic[Q]):
         self.profile = profile
         self._strict = strict or STRICT
         self._failures = 0
-        self._index = profile.index(strict=self._strict, clock=clock)
+        self._index = profile.index(strict=self._strict, clock=clock, exact=exact)
         self._links: dict[Hashable, _Link[Q]] = {}
         self._slots: list[_Link[Q] | None] = []
         self._everything = 0  # links that want every packet

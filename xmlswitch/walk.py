@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from xmlswitch.spots import Spot
 
 
+_CHARGED_MARKS = 256  # that are charged together: a walk goes from element to element quickly
+
+
 class Findings:
     """`hits`: how many nodes ended where. `framed`: some nodes are in the scope of conditions."""
 
@@ -64,7 +67,7 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     places: list[int] = []
     place = 0
     deciding = answer is not None and bool(frames.scopes)
-    work = frames.work
+    work, marked = frames.work, 0
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "end":
             if deciding and answer is not None:
@@ -98,8 +101,10 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
             place += 1
             places.append(place)
             open_frames.append({})
-            if spot.marks:
-                work.charge(MARK_WORK * len(spot.marks))
+            marked += len(spot.marks)
+            if marked > _CHARGED_MARKS:
+                work.charge(MARK_WORK * marked)
+                marked = 0
             for at, accept in spot.marks:
                 frame = open_frames[at]
                 if accept in frame:

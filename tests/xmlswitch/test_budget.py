@@ -81,6 +81,16 @@ def test_matches_is_exact_where_passes_is_not():
     assert not query.matches(small)
 
 
+def test_an_exact_switch_cuts_nothing_off():
+    """`python -m xmlswitch match` and whoever evaluates their own queries want the truth."""
+    text = "count(//s[count(preceding::*) > 1000000]) > 1"
+    packet = LARGE[:3] + b"<s/>" * 400 + LARGE[-4:]
+    assert switch_of(text).match(packet) == {0}
+    exact = switch_of(text, exact=True)
+    assert exact.match(packet) == frozenset()
+    assert exact.stats().cut_off == 0
+
+
 def test_many_dear_queries_of_one_link_do_not_starve_the_others():
     packet = b"<r>" + b"<s><t>1</t></s>" * 40 + b"</r>"
     switch: Switch[Query] = Switch()
