@@ -82,12 +82,11 @@ class Pins:
         named = ", ".join(id_text(owner) for owner in owners[:MAX_OWNERS_NAMED])
         if len(owners) > MAX_OWNERS_NAMED:
             named += f" and {len(owners) - MAX_OWNERS_NAMED} more (python -m dht get {stream} lists all)"
-        where = f" --pins {self._path}" if self._path is not None else ""
+        kept = f", or for good with: python -m dht pin {stream} FINGERPRINT --pins {self._path}" if self._path else ""
         return SeveralOwners(
             f"the stream {stream} is served by roots of {len(owners)} owners, and it is not known which of them is the "
             f"right one: {named}. Ask the operator of the stream for its owner's fingerprint (a root prints it when it "
-            f"starts) and choose it with --owner-id FINGERPRINT, or for good with: "
-            f"python -m dht pin {stream} FINGERPRINT{where}",
+            f"starts) and choose it with --owner-id FINGERPRINT{kept}",
             owners,
         )
 

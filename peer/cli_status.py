@@ -11,11 +11,12 @@ import trio
 from dht.addresses import endpoint_text
 from peer.cli_config import Settings
 from peer.cli_errors import CliError, ExitCode
-from peer.cli_run import no_dht, run
+from peer.cli_run import no_dht, note, run
 from peer.options import default_listen
 from peer.status_crawl import Crawler, MeshView, PeerView, open_crawler
 
 LOOK_INTERVAL = 0.1
+MAX_OWNERS_NAMED = 8
 MAX_SHOWN = 200
 """Characters of a stranger's query in the tree; --json has all of it."""
 
@@ -29,6 +30,7 @@ def status(settings: Settings) -> int:
             while True:
                 view = await crawler.look(settings["roots_key"])
                 _show(view, settings)
+                await _note_others(crawler, view, settings)
                 if not settings["watch"]:
                     break
                 await trio.sleep(settings["interval"])
@@ -48,6 +50,20 @@ def _choose_owner(crawler: Crawler, settings: Settings) -> None:
             crawler.directory.choose_owner(settings["roots_key"], parse_id_text(settings["owner_id"]))
         except ValueError as error:
             raise CliError(f"--owner-id: {error}", ExitCode.USAGE) from None
+
+
+async def _note_others(crawler: Crawler, view: MeshView, settings: Settings) -> None:
+    """Roots that are not shown because another owner vouches for them: an impostor must not go unnoticed."""
+    from dht import DirectoryUnavailable, id_text
+
+    assert crawler.directory is not None
+    try:
+        claimed = await crawler.directory.claimed_roots(settings["roots_key"])
+    except DirectoryUnavailable:
+        return
+    owners = sorted({id_text(root.owner) for root in claimed if bytes(root.peer_id) not in view.peers})
+    if owners and not settings["watch"]:
+        note(f"not shown: roots of other owners ({', '.join(owners[:MAX_OWNERS_NAMED])})")
 
 
 async def _find(crawler: Crawler, settings: Settings) -> None:
@@ -135,11 +151,13 @@ def as_tree(view: MeshView) -> str:
         nearest = min(known, key=lambda parent: (parent.level or 0, parent.peer_id), default=None)
         below.setdefault(nearest.peer_id if nearest is not None and peer.role != "root" else None, []).append(peer)
     lacking = len(view.lacking)
-    roots, silent = len(view.roots()), len(view.silent_roots)
+    roots, dead = len(view.roots()), len(view.silent_roots)
+    silent = sum(not peer.answered for peer in view.peers.values())
     lines = [
         f"{view.stream}: {_count(len(view.peers), 'peer')}, {_count(roots, 'root')}"
-        + (f" of which {silent} {'does' if silent == 1 else 'do'} not answer, " if silent else ", ")
+        + (f" of which {dead} {'does' if dead == 1 else 'do'} not answer, " if dead else ", ")
         + (f"{lacking} with fewer parents than wanted" if lacking else "every peer has the parents it wants")
+        + (f", {silent} not answering" if silent else "")
     ]
     placed: set[bytes] = set()
 

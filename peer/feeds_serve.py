@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from dcp import Packet, Start
+from dht import DirectoryUnavailable, Identity, PeerId, id_text
 from peer.coreconfig import Role
 from peer.errors import FeedError, NotSynchronised
 from peer.feeds_bytes import CHANNEL_CHUNKS
@@ -27,6 +28,7 @@ from peer.feeds_state import MarkFile
 from peer.framing import MAX_DOCUMENT_BYTES, Splitter, make_splitter
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
+from peer.records import grant_of
 from peer.sequencer import AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
 
 if TYPE_CHECKING:
@@ -374,18 +376,31 @@ class RootFeed:
         """Whenever the numbers are not known: alone, count; otherwise listen until they are."""
         async with work.out:
             while await work.wait_unknown():
-                leaf = self.options.on_any_port(role=Role.LEAF, grant=None, owner=None, capacity=0, start=Start.OLDEST)
+                owner = self._own_owner()
+                leaf = self.options.on_any_port(
+                    role=Role.LEAF, grant=None, owner=None, capacity=0, start=Start.OLDEST,
+                    owner_id=id_text(owner) if owner is not None else None,
+                )  # fmt: skip
                 async with open_peer(leaf) as listener:
-                    if await self._is_alone(listener):
+                    if await self._is_alone(listener, owner):
                         await work.count_alone()
                     else:
                         work.let_read()  # its own packets are what the mesh's are compared with
                         await self._listen(listener, work)
 
-    async def _is_alone(self, listener: Peer) -> bool:
-        """Whether no other root of the stream is in the directory. StreamOwnerChanged is the caller's to tell."""
-        from dht import DirectoryUnavailable, Identity
+    def _own_owner(self) -> PeerId | None:
+        """Whose root this is; None for a key of this run only, which nobody else vouches with."""
+        options = self.options
+        if self.peer is not None:
+            return PeerId(self.peer.owner)
+        if options.owner is None and options.grant is None and options.identity is None:
+            return None
+        identity = Identity.load_or_create(options.identity) if options.identity is not None else Identity.generate()
+        grant = grant_of(options, identity)
+        return grant.owner if grant is not None else identity.peer_id
 
+    async def _is_alone(self, listener: Peer, owner: PeerId | None) -> bool:
+        """Whether no other root of this owner is in the directory. Roots of others matter when this one opens."""
         own = {self.peer.identity.peer_id} if self.peer is not None else set()
         if self.options.identity is not None:
             own.add(Identity.load_or_create(self.options.identity).peer_id)
@@ -393,10 +408,10 @@ class RootFeed:
         with trio.move_on_after(self._find_timeout):
             while True:
                 try:
-                    roots = await listener.directory.roots(self.options.stream)
+                    roots = await listener.directory.claimed_roots(self.options.stream)
                 except DirectoryUnavailable:
                     roots = []
-                if any(root.peer_id not in own for root in roots):
+                if any(root.peer_id not in own and root.owner == owner for root in roots):
                     return False
                 await trio.sleep(LOOK_INTERVAL)
         return True

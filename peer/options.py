@@ -109,7 +109,7 @@ class PeerOptions:
         try:
             owner = parse_id_text(self.owner_id)
         except ValueError as error:
-            raise ValueError(f"owner_id is an owner's fingerprint, not {self.owner_id!r} ({error})") from None
+            raise ValueError(f"owner_id is the fingerprint of an owner: {error}") from None
         if (owner_of_name(self.stream) or owner) != owner:
             raise ValueError(f"{self.stream} names another owner than {self.owner_id}")
         return owner

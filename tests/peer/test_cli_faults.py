@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dht import Identity
+from dht.addresses import parse_endpoint
 from peer.cli_errors import ExitCode, explain
 from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, call, clean_environment
 from tests.peer.inprocess import call_here, root_here
@@ -215,3 +216,31 @@ def test_codes_are_distinct_and_on_the_page():
 def test_a_fault_of_the_program_is_not_explained_away():
     assert explain(RuntimeError("a bug")) is None
     assert explain(ExceptionGroup("", [RuntimeError("a bug")])) is None
+
+
+def test_several_owners_at_first_sight_are_one_sentence_that_says_how_to_choose(tmp_path, capfd):
+    from dht import id_text
+
+    owner, impostor = tmp_path / "owner.key", tmp_path / "impostor.key"
+    names = []
+    for path in (owner, impostor):
+        identity = Identity.generate()
+        identity.save(path)
+        names.append(id_text(identity.peer_id))
+    with (
+        root_here("demo", owner=owner) as address,
+        root_here("demo", owner=impostor, owner_id=names[1], bootstrap=[parse_endpoint(address)]),
+    ):
+        reach = ("--roots-key", "asdi", *LOCAL, "--bootstrap", address)
+        for command in (("join", *reach, "--timeout", "30"), ("status", *reach)):
+            for _ in range(100):  # the second record is on its way
+                done = call_here(capfd, *command, *(("--count", "1") if command[0] == "join" else ()))
+                if done.code == ExitCode.WRONG_OWNER:
+                    break
+            check(ExitCode.WRONG_OWNER, "--owner-id FINGERPRINT", done.code, done.err, done.out)
+            assert all(name in done.err for name in names)
+        done = call_here(capfd, "status", *reach, "--owner-id", names[0])
+        assert done.code == 0
+        assert names[1] in done.err, "the other owner is not passed over in silence"
+        done = call_here(capfd, "status", *reach, "--owner-id", "nonsense")
+        check(ExitCode.USAGE, "--owner-id", done.code, done.err, done.out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -583,3 +584,24 @@ async def test_what_is_written_before_the_numbers_are_found_is_not_lost(tmp_path
         nursery.cancel_scope.cancel()
     assert [item.payload for item in found if isinstance(item, Packet)] == [b"<a>0</a>", b"<a>1</a>", b"<a>2</a>"]
     assert root.errors == {}
+
+
+@pytest.mark.net
+async def test_an_impostor_does_not_keep_a_counting_root_from_its_numbers(tmp_path):
+    """A stranger's record under the same name is neither a root to listen to nor a reason to stop, if so told."""
+    stranger = PeerOptions(stream="feed", role=Role.ROOT, beacon=False)
+    async with open_peer(stranger) as impostor:
+        options = root_options(tmp_path, bootstrap=[impostor.address])
+        named = replace(options, owner_id=Identity.load(tmp_path / "owner.key").fingerprint)
+        feeder = Feeder()
+        feed = plan("tcp-listen://127.0.0.1:0")
+        async with serving(named, feed, on_listening=feeder.on_listening, find_timeout=0.3) as root:
+            stream = await feeder.connect()
+            await stream.send_all(b"<a/>")
+            with trio.fail_after(PATIENCE):
+                while root.published < 1:
+                    await root.peer.wait_turn()
+            await stream.aclose()
+        with pytest.raises(ExceptionGroup) as caught, trio.fail_after(PATIENCE):
+            await RootFeed(options, feed, find_timeout=0.3).run()
+        assert caught.group_contains(WrongOwner, match="already served", depth=None)
