@@ -127,6 +127,7 @@ class DirectoryService:
             interval=config.beacon_interval,
             rng=self.node.rng,
             on_peer=self.node.hint,
+            host=self.address[0],
         )
         if await beacon.open(self.node.loop):
             self._beacon = beacon

@@ -277,9 +277,38 @@ async def test_the_directory_under_trio_shares_the_programs_socket():
 
 
 def test_beacons_are_decoded_strictly():
-    assert decode_beacon_untrusted(encode_beacon(bytes(20), 4700)) == (bytes(20), 4700)
+    for v6 in (False, True):
+        beacon = encode_beacon(bytes(20), 4700, on_v6_loopback=v6)
+        assert decode_beacon_untrusted(beacon) == (bytes(20), 4700, v6)
     for data in (b"", encode_beacon(bytes(20), 0), encode_beacon(bytes(20), 1)[:-1], b"x" * 39):
         assert decode_beacon_untrusted(data) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "source", "on_v6_loopback", "heard"),
+    [
+        ("127.0.0.1", "192.0.2.1", False, [("192.0.2.1", 4700)]),
+        ("::", "192.0.2.1", False, [("192.0.2.1", 4700)]),
+        ("::1", "127.0.0.1", True, [("::1", 4700)]),
+        ("::", "127.0.0.1", True, [("::1", 4700)]),
+        ("::1", "127.0.0.1", False, []),  # an IPv4 peer can't be reached from there
+        ("127.0.0.1", "127.0.0.1", True, []),
+        ("::1", "192.0.2.1", True, []),  # somebody else's loopback
+    ],
+)
+def test_a_beacon_is_a_hint_only_to_who_can_reach_its_sender(host, source, on_v6_loopback, heard):
+    async def main(loop):
+        told = []
+        beacon = Beacon(
+            identity(1).node_id, 5000, interval=30.0, rng=random.Random(1), on_peer=told.append, host=host
+        )  # fmt: skip
+        beacon._loop = loop
+        data = encode_beacon(identity(2).node_id, 4700, on_v6_loopback=on_v6_loopback)
+        beacon.datagram_received(data, (source, 47109))
+        assert told == heard
+        assert beacon.counters["out_of_reach"] == (not heard)
+
+    run(main)
 
 
 def test_peers_on_one_host_find_each_other_without_configuration():
