@@ -35,7 +35,7 @@ class Subscription:
         self._is_router = is_router
         self._wanted: OrderedDict[bytes, Query | None] = OrderedDict()
         self._position: int | None = None
-        self._filter = _Filter(query)
+        self._switch = _switch_of(query)
 
     @property
     def token(self) -> bytes:
@@ -112,11 +112,11 @@ class Subscription:
 
     def _use(self, query: Query | None) -> None:
         self.query = query
-        self._filter = _Filter(query)
+        self._switch = _switch_of(query)
 
     def _matches(self, payload: bytes) -> bool:
         try:
-            return self._filter.is_open or self._filter.matches(self._policy.unpacked(payload))
+            return self._switch is None or self._switch.match_mask(self._policy.unpacked(payload)) != 0
         except PayloadRefused:
             return True  # can't be opened: handed over as a gap
         except MalformedDocument:
@@ -124,21 +124,11 @@ class Subscription:
             return False
 
 
-class _Filter:
-    """One query, applied exactly: through the switch, which is quick, and by evaluation where that gave up."""
-
-    def __init__(self, query: Query | None) -> None:
-        self.is_open = query is None or query.matches_everything
-        self._query = query
-        self._switch: Switch[Query] = Switch()
-        if query is not None and not self.is_open:
-            self._exact = query.travels
-            self._switch.add_link(0, slot=0)
-            self._switch.subscribe(0, query.need())
-
-    def matches(self, packet: bytes) -> bool:
-        assert self._query is not None
-        cut_off = self._switch.cut_off(0)
-        if not self._switch.match_mask(packet):
-            return False
-        return (self._exact and self._switch.cut_off(0) == cut_off) or self._query.matches(packet)
+def _switch_of(query: Query | None) -> Switch[Query] | None:
+    """The query alone in a switch that cuts nothing off; None for everything."""
+    if query is None or query.matches_everything:
+        return None
+    switch: Switch[Query] = Switch(exact=True)
+    switch.add_link(0, slot=0)
+    switch.subscribe(0, query)
+    return switch
