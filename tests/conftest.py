@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dcp import guard
+from dht import faults
 
 # What production counts and survives is a bug all the same: here it fails the test.
 guard.set_strict(True)
@@ -25,6 +26,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 # tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _be_loud(kind: str, error: Exception) -> None:
+    raise error
+
+
+faults.set_handler(_be_loud)  # in tests a bug at a border of the DHT is not dropped
 
 # Roots keep their numbers in a folder of the user's: tests must neither find nor leave any there.
 _HOMES = tempfile.mkdtemp(prefix="skymesh-tests-")

@@ -17,10 +17,9 @@ from tests.dht.attackers import Attacker, publish_root, readable, swarm_of
 @pytest.fixture(autouse=True)
 def _lenient(monkeypatch):
     monkeypatch.setenv("SKYMESH_STRICT", "0")
+    monkeypatch.setattr(faults, "_handler", faults.count_and_log)
+    monkeypatch.setattr(faults, "_logged", set())
     faults.counts.clear()
-    faults._logged.clear()
-    yield
-    faults.set_handler(None)
 
 
 def boom(*_args, **_options):
