@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dht.addresses import endpoint_text
 from peer.cli_config import Settings, resolve
 from peer.cli_errors import CliError, ExitCode, explain
 from peer.cli_settings import ALL_NAMES, BY_COMMAND
@@ -198,6 +197,8 @@ def _shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, tuple) and len(value) == 2:
+        from dht.addresses import endpoint_text
+
         return endpoint_text(value)
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "-"

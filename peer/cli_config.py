@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dht.addresses import parse_endpoint
 from peer.cli_errors import CliError, ExitCode
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT, [V6]:PORT, or :PORT for every interface."""
+    from dht.addresses import parse_endpoint  # help and completion need no address
+
     return parse_endpoint(text, default_host="0.0.0.0")
 
 
