@@ -7,6 +7,7 @@ Verdicts are pure functions of queries and packet. Real time is the last line, f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from xmlswitch.errors import EvaluationCutOff
 from xmlswitch.limits import INDEX_LIMITS
@@ -55,10 +56,11 @@ class Work:
     And texts whose meaning its columns may remember: at the limit all are forgotten.
     """
 
-    __slots__ = ("_forget", "_max_looks", "_remembered", "left")
+    __slots__ = ("_forget", "_max_looks", "_remembered", "left", "spent")
 
     def __init__(self, max_looks: int = INDEX_LIMITS.max_looks, forget: Callable[[], None] | None = None) -> None:
         self.left = 0
+        self.spent: dict[Any, int] = {}  # by column
         self._max_looks = max_looks
         self._forget = forget
         self._remembered = 0
@@ -72,6 +74,25 @@ class Work:
 
     def begin(self, size: int) -> None:
         self.left = WORK + WORK_PER_BYTE * size
+        if self.spent:
+            self.spent = {}
+
+    def charge_column(self, column: Any, amount: int) -> None:
+        """The same, and whose it was."""
+        self.spent[column] = self.spent.get(column, 0) + amount
+        self.charge(amount)
+
+    def dearest(self) -> set[Any]:
+        """The columns that took most, so many that the others took no more than a fourth of all."""
+        left = sum(self.spent.values())
+        most = left / LINK_SHARE
+        found = set()
+        for column, amount in sorted(self.spent.items(), key=lambda pair: -pair[1]):
+            if left <= most:
+                break
+            found.add(column)
+            left -= amount
+        return found
 
     def charge(self, amount: int) -> None:
         self.left -= amount

@@ -28,6 +28,9 @@ def look_of(value: str) -> Look:
     return value, number, (), rank(number)
 
 
+_NOTHING = look_of("")
+
+
 class ColumnEntry:
     __slots__ = (
         "_arguments",
@@ -43,6 +46,7 @@ class ColumnEntry:
         "first",
         "has_anchors",
         "is_count",
+        "is_muted",
         "looks",
         "path",
         "refs",
@@ -51,6 +55,7 @@ class ColumnEntry:
 
     def __init__(self, column: Column, path: PathEntry, max_looks: int, work: Work) -> None:
         self.work = work
+        self.is_muted = False  # too dear for this packet: all links that ask for it get the packet
         # What the functions cost for a text: they go through it one by one, and through their own arguments.
         self._links = 1 + len(column.chain)
         self._arguments = sum(len(str(arg)) for link in column.chain for arg in link[1:])
@@ -73,10 +78,12 @@ class ColumnEntry:
 
     def look(self, text: str) -> Look:
         """What a node's text means; kept in `looks`."""
+        if self.is_muted:
+            return _NOTHING
         if len(text) > _MAX_CHARS or self._arguments > _MAX_CHARS:
-            self.work.charge(len(text) * self._links + self._arguments * _ARGUMENT_WORK)
+            self.work.charge_column(self, len(text) * self._links + self._arguments * _ARGUMENT_WORK)
         if self.chain:
-            self.work.charge(_LINK_WORK * self._links)
+            self.work.charge_column(self, _LINK_WORK * self._links)
         value = transformed(text, self.chain) if self.chain else text
         number = to_number(value) if value[:1] in NUMERAL_STARTS else NAN
         look = value, number, self._waiting_for(value, number) if self.has_anchors else (), rank(number)

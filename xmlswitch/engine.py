@@ -64,9 +64,31 @@ class XPathIndex:
         try:
             self._match(packet, answer)
         except EvaluationCutOff:
-            self._evaluation.cut(bits_of(wanted & ~answer.found))
-            return wanted
+            return answer.found | self._match_the_others(packet, wanted & ~answer.found)
         return answer.found
+
+    def _match_the_others(self, packet: bytes, wanted: int) -> int:
+        """The index read too much: links that ask for the dearest columns get the packet, others are asked again."""
+        work = self._index.work
+        links, muted = self._index.dear({column.column for column in work.dearest()})
+        dear = links & wanted
+        self._evaluation.cut(bits_of(dear))
+        answer = answer_for(wanted & ~dear)
+        if answer.done:
+            return dear
+        for column in muted:
+            column.is_muted = True
+            column.looks.clear()
+        work.begin(len(packet))
+        try:
+            self._match(packet, answer)
+        except EvaluationCutOff:
+            self._evaluation.cut(bits_of(wanted & ~dear & ~answer.found))
+            return wanted
+        finally:
+            for column in muted:
+                column.is_muted = False
+        return dear | answer.found
 
     def _match(self, packet: bytes, answer: Answer) -> None:
         index = self._index

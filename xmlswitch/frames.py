@@ -295,6 +295,11 @@ class Frames:
         if not entry.refs:
             del entry.path.columns[entry.column]
 
+    @property
+    def paths(self) -> PathTable:
+        """The paths below scopes that conditions name."""
+        return self._paths
+
     def forget_looks(self) -> None:
         for path in self._paths:
             for column in path.columns.values():
@@ -367,7 +372,7 @@ def _text(place: int, node: Any, texts: Texts, work: Work) -> str:
 def _read(
     column: ColumnEntry, accepts: list[Accept] | None, frame: Frame, facts: Facts, texts: Texts, work: Work
 ) -> Look | list[Look]:
-    if accepts is None:
+    if accepts is None or column.is_muted:
         return column.absent
     term = column.fact
     if term is not None:
@@ -381,7 +386,7 @@ def _read(
     found: list[Look] = []
     for accept in accepts:
         if len(frame[accept]) > _FEW_LOOKS:
-            work.charge(LOOK_WORK * len(frame[accept]))
+            work.charge_column(column, LOOK_WORK * len(frame[accept]))
         for place, node in frame[accept]:
             text = _text(place, node, texts, work)
             found.append(column.looks.get(text) or column.look(text))

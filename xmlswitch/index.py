@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
+from xmlswitch.answers import mask_of
 from xmlswitch.atoms import Column, Conjunction, Test
 from xmlswitch.automaton import Automaton
 from xmlswitch.buckets import Bucket
@@ -23,6 +24,7 @@ from xmlswitch.entries import Bound, Entry, EntryKey, Needs
 from xmlswitch.frames import Frames, Term
 from xmlswitch.paths import Journal, PathEntry, PathTable
 from xmlswitch.spots import Spots
+from xmlswitch.twigs import columns_of
 
 if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
@@ -148,6 +150,22 @@ class Index:
             entry = self.entries.pop(key, None)
             if entry is not None:
                 self._displace(entry)
+
+    def dear(self, columns: set[Column]) -> tuple[int, list[ColumnEntry]]:
+        """The links with a query that asks for one of these columns, and the columns that only such links ask for."""
+        held = [
+            ({a.column for a, _ in e.conjunction.literals if a.column}, set(e.links)) for e in self.entries.values()
+        ]
+        for query, terms in self._framed.items():
+            asked = set[Column]().union(*map(columns_of, query.twigs or ()))
+            held.append((asked, {link for term in terms for link in term.links}))
+        links = set[int]().union(*(owners for asked, owners in held if not asked.isdisjoint(columns)))
+        others = set[Column]().union(*(asked for asked, owners in held if not owners <= links))
+        own = set[Column]().union(*(asked for asked, _ in held)) - others
+        tables = (self._paths, self.frames.paths)
+        return mask_of(links), [
+            c for paths in tables for path in paths for c in path.columns.values() if c.column in own
+        ]
 
     def _plain_path(self, conjunction: Conjunction) -> PathEntry:
         ((atom, _),) = conjunction.literals

@@ -120,7 +120,7 @@ class Texts(dict["ColumnEntry", "Look | list[Look]"]):
 
     def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
         found: Look | list[Look]
-        nodes = self._nodes.get(column.path)
+        nodes = self._nodes.get(column.path) if not column.is_muted else None
         if column.is_count:
             found = column.look(str(self._structure.counts.get(column.path, 0)))
         elif nodes is None:
@@ -130,7 +130,7 @@ class Texts(dict["ColumnEntry", "Look | list[Look]"]):
             found = column.looks.get(text) or column.look(text)
         else:
             found = []
-            column.work.charge(LOOK_WORK * len(nodes))
+            column.work.charge_column(column, LOOK_WORK * len(nodes))
             for node in nodes:
                 text = self._text(node)
                 found.append(column.looks.get(text) or column.look(text))

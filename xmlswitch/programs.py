@@ -154,6 +154,8 @@ class Program:
 
     def look(self, column: ColumnEntry, texts: Sequence[str]) -> Look | list[Look]:
         """What a column has in a packet with these texts."""
+        if column.is_muted:
+            return column.absent
         nodes = self._templates.get(column.path)
         if column.is_count or nodes is None:
             known = self._known.get(column)
@@ -169,7 +171,7 @@ class Program:
         for node in nodes:
             text = filled(node, texts)
             if not isinstance(node, int):
-                column.work.charge(len(text) + NODE_WORK)
+                column.work.charge_column(column, len(text) + NODE_WORK)
             several.append(column.looks.get(text) or column.look(text))
         return several
 

@@ -202,6 +202,17 @@ class _Maker:
         return (frozenset({Condition(here, True, Column(here, True, links), test)}),)
 
 
+def columns_of(twig: Twig) -> set[Column]:
+    """The columns of all its conditions, at whatever depth."""
+    found: set[Column] = set()
+    for condition in twig:
+        if condition.column is not None:
+            found.add(condition.column)
+        if condition.inner is not None:
+            found |= columns_of(condition.inner)
+    return found
+
+
 def _down(here: Linear, step: Step, deep: bool) -> Linear:
     if not here.tail and not deep:
         if step.axis == "self" and step.test == "node()":
