@@ -96,7 +96,9 @@ def samples(peer: Peer) -> Iterator[Sample]:
     yield from _queues(peer)
     yield from _mesh(peer)
     yield from _directory(peer)
-    for kind, count in sorted(faults.items()):
+    from dht.faults import counts as dht_faults
+
+    for kind, count in sorted((faults + dht_faults).items()):
         yield "faults_total", {"kind": kind}, count
     yield "cpu_seconds_total", {}, sum(os.times()[:2])
     yield "memory_bytes", {}, _resident_bytes()
