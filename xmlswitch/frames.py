@@ -20,7 +20,7 @@ from xmlswitch.blocks import Block, Job, left, run
 from xmlswitch.columns import ColumnEntry, Look, look_of
 from xmlswitch.entries import Bound, Entry, Needs
 from xmlswitch.evaluate import string_value
-from xmlswitch.matching import LOOK_WORK, NODE_WORK
+from xmlswitch.matching import FEW_LOOKS, LOOK_WORK, NODE_WORK
 from xmlswitch.paths import PathEntry, PathTable
 from xmlswitch.twigs import Condition, Twig
 
@@ -35,7 +35,6 @@ _YES = look_of("1")
 _NO = look_of("")
 _HOLDS = Test("nonempty", "")
 _MAX_PROGRAMS = 512  # a scope set
-_FEW_LOOKS = 8  # that are not charged: nodes of a frame were charged when they were noted
 _MAX_SETS = 4096  # of scopes that open together
 
 # What a frame has noted: where paths ended, and the nodes there with their place in the document.
@@ -385,7 +384,7 @@ def _read(
         return column.looks.get(text) or column.look(text)
     found: list[Look] = []
     for accept in accepts:
-        if len(frame[accept]) > _FEW_LOOKS:
+        if len(frame[accept]) > FEW_LOOKS:
             work.charge_column(column, LOOK_WORK * len(frame[accept]))
         for place, node in frame[accept]:
             text = _text(place, node, texts, work)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xmlswitch.walk import Findings
 
 NO, SURE, UNSURE = 0, 1, 2
+FEW_LOOKS = 8  # at the values of a column, which are not charged
 LOOK_WORK = 100  # characters that a look at one of many values of a column is worth
 NODE_WORK = 200  # characters that a look at a node is worth
 _MAX_KNOWN = 2048  # buckets, and needs, of which a structure knows what it allows
@@ -130,7 +131,8 @@ class Texts(dict["ColumnEntry", "Look | list[Look]"]):
             found = column.looks.get(text) or column.look(text)
         else:
             found = []
-            column.work.charge_column(column, LOOK_WORK * len(nodes))
+            if len(nodes) > FEW_LOOKS:
+                column.work.charge_column(column, LOOK_WORK * len(nodes))
             for node in nodes:
                 text = self._text(node)
                 found.append(column.looks.get(text) or column.look(text))
