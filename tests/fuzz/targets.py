@@ -1,0 +1,163 @@
+"""One function per decoder: any bytes go in; it returns, or raises when the code under test broke its word.
+
+The word of a decoder `decode_*_untrusted` is: its own error and no other, within its limits, and what it accepts it can
+write again. Each function is deterministic, so that an input that fails once fails always.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+from dcp import control, wire
+from dcp.compression import Compressor
+from dcp.config import Config
+from dcp.errors import MalformedDatagram, PayloadRefused
+from dcp.hub import Hub
+from dht import Identity, RecordRejected
+from dht import wire as dht_wire
+from dht.beacon import decode_beacon_untrusted
+from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
+from peer import messages
+from peer.framing import KINDS, make_splitter
+from peer.queries import XPathPolicy
+from xmlswitch import RECORD, MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
+
+STRANGER = ("192.0.2.1", 9)
+PACKET = b"<flight><id>AAL1</id><flightleg><altitude>310</altitude><lon>-71.5</lon></flightleg></flight>"
+_IDENTITY = Identity.generate()
+
+
+def fuzz_wire(data: bytes) -> None:
+    """A whole hub: nothing that a stranger sends raises, or makes it answer with more bytes than it was sent."""
+    hub = Hub(Config(), rng=random.Random(1))
+    hub.serve("s")
+    hub.subscribe("t")
+    hub.receive_datagram(data, STRANGER, now=1.0)
+    if len(data) > wire.HEADER.size:  # the same, with the checksum right
+        hub.receive_datagram(wire.encode_open(data[0], data[1:]), STRANGER, now=1.0)
+    hub.handle_timeout(now=2.0)
+    answered = sum(len(answer) for answer, _ in hub.datagrams_to_send(now=2.0))
+    assert answered <= 2 * len(data) + 64
+
+
+_CONTROL: list[Callable[[bytes], object]] = [
+    control.decode_acknowledgment_untrusted,
+    control.decode_nack_untrusted,
+    control.decode_keep_alive_untrusted,
+    control.decode_control_untrusted,
+    control.decode_close_untrusted,
+    lambda body: control.decode_bundle_untrusted(body, 0, 5),
+    *(lambda body, kind=kind: control.decode_opening_untrusted(kind, body) for kind in range(9)),
+]
+
+
+def fuzz_control(data: bytes) -> None:
+    if data:
+        with suppress(MalformedDatagram):
+            _CONTROL[data[0] % len(_CONTROL)](data[1:])
+
+
+_MESSAGES: list[tuple[Callable[[bytes], object], Callable[..., bytes]]] = [
+    (messages.decode_join_untrusted, messages.encode_join),
+    (messages.decode_accept_untrusted, messages.encode_accept),
+    (messages.decode_refuse_untrusted, messages.encode_refuse),
+    (messages.decode_link_message_untrusted, messages.encode_link_message),
+    (messages.decode_request_untrusted, messages.encode_request),
+    (messages.decode_answer_untrusted, messages.encode_answer),
+]
+
+
+def fuzz_messages(data: bytes) -> None:
+    if not data:
+        return
+    decode, encode = _MESSAGES[data[0] % len(_MESSAGES)]
+    try:
+        message = decode(data[1:])
+    except messages.MalformedMessage:
+        return
+    assert decode(encode(message)) == message
+
+
+def fuzz_record(data: bytes) -> None:
+    """A record that its sender signed: only its own key is needed for that, so the signature keeps nobody out."""
+    payload = bytes([RECORD_FORMAT]) + _IDENTITY.public_key + data
+    with suppress(RecordRejected):
+        RecordVerifier().verify(payload + _IDENTITY.sign(_DOMAIN + payload), now=1.0)
+    with suppress(RecordRejected):
+        RecordVerifier().verify(data, now=1.0)
+
+
+def fuzz_dht(data: bytes) -> None:
+    with suppress(dht_wire.MalformedMessage):
+        dht_wire.decode_request_untrusted(data)
+    for kind in (dht_wire.Ping, dht_wire.FindNode, dht_wire.FindValue, dht_wire.Store):
+        with suppress(dht_wire.MalformedMessage):
+            dht_wire.decode_answer_untrusted(data, kind=kind)
+    decode_beacon_untrusted(data)
+
+
+def fuzz_framing(data: bytes) -> None:
+    """How the bytes are cut into chunks never matters, and no packet is larger than it may be."""
+    if len(data) < 2:
+        return
+    kind, step, rest = KINDS[data[0] % len(KINDS)], data[1] % 16 + 1, data[2:]
+    whole, parts = make_splitter(kind, max_document=64), make_splitter(kind, max_document=64)
+    one = whole.feed(rest) + whole.finish()
+    other = [packet for at in range(0, len(rest), step) for packet in parts.feed(rest[at : at + step])]
+    other += parts.finish()
+    assert one == other
+    assert whole.errors == parts.errors
+    assert all(len(packet) <= 64 for packet in one)
+
+
+def fuzz_query(data: bytes) -> None:
+    """A query off the wire is refused, or compiles, is matched, merged and written again without an error."""
+    try:
+        query = Query.decode_untrusted(data)
+    except (QueryError, MalformedQuery):
+        return
+    _use(query)
+
+
+def fuzz_query_text(data: bytes) -> None:
+    """The same for text, which the fuzzer finds far more often."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return
+    fuzz_query(_encoded(text))
+    with suppress(MalformedQuery, QueryError):
+        query = RECORD.decode_untrusted(data)
+        assert RECORD.covers(query, query)
+        assert RECORD.decode_untrusted(RECORD.encode(query)) == query
+        with suppress(MalformedDocument):
+            RECORD.matches(b'{"a": 5, "b": {"c": "x"}}', query)
+
+
+def _encoded(text: str) -> bytes:
+    import msgpack
+
+    return bytes(msgpack.packb([1, "1.0", text, {}]))
+
+
+def _use(query: Query) -> None:
+    assert Query.decode_untrusted(query.encode()) == query
+    switch: Switch[Query] = Switch()
+    switch.add_link("child")
+    switch.subscribe("child", query)
+    assert bool(switch.match(PACKET)) == query.passes(PACKET)
+    assert covers(disjoin([query, Query.parse("/a/b")]), query) in (True, False)
+    policy = XPathPolicy()
+    assert policy.check(query.encode()) is None
+
+
+def fuzz_envelope(data: bytes) -> None:
+    with suppress(PayloadRefused):
+        assert len(Compressor().unpack_untrusted(data, limit=4_096)) <= 4_096
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    name.removeprefix("fuzz_"): function for name, function in list(globals().items()) if name.startswith("fuzz_")
+}

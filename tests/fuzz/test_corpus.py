@@ -1,0 +1,37 @@
+"""Every input that ever reached new code, and some mutations of each: the short slice of `make fuzz`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz.corpus import inputs_of, mutated, seeds
+from tests.fuzz.targets import TARGETS
+
+MUTATIONS = 2_000
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_input_breaks_a_decoder(target):
+    check, rng = TARGETS[target], random.Random(1)
+    inputs = inputs_of(target)
+    for data in [b"", *inputs, *(mutated(rng.choice(inputs), rng) for _ in range(MUTATIONS))]:
+        try:
+            check(data)
+        except Exception as error:
+            error.add_note(f"input: {data.hex()}")
+            raise
+
+
+def test_a_decoder_that_breaks_its_word_is_noticed(monkeypatch):
+    """The check can fail: a decoder that lets another error out is found by its very first seed."""
+    from peer import messages
+
+    def broken(body):
+        raise IndexError("index out of range")
+
+    monkeypatch.setitem(TARGETS, "messages", TARGETS["messages"])
+    monkeypatch.setattr("tests.fuzz.targets._MESSAGES", [(broken, messages.encode_join)])
+    with pytest.raises(IndexError):
+        TARGETS["messages"](seeds("messages")[0])
