@@ -1,7 +1,7 @@
 """What the client here is handed: exactly the packets that its own query matches, out of what the parents send.
 
 Parents may send more. The network carries XPath 1.0 only, and a parent that would need too long for a packet passes it
-on unmatched (docs/xmlswitch.md, "What a router may spend"); a router receives what its children want as well. So the
+on unmatched (docs/xmlswitch.md, "Queries"); a router receives what its children want as well. So the
 client's own query is applied here, once more and exactly. An XPath 2.0 to 3.1 query is applied nowhere else: parents
 are asked for a necessary condition of it (`Query.need`).
 """
