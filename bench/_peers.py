@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
@@ -105,6 +106,7 @@ class Peers:
 
 def _main(pipe: Connection, options: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    gc.freeze()  # as the command line does
     trio.run(_run, pipe, options)
 
 
