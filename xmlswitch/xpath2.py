@@ -241,12 +241,12 @@ class Expression:
         except (RecursionError, OverflowError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
             raise QueryTooExpensiveError(f"the expression can't be read: {error}", text) from None
 
-    def holds(self, root: Any) -> bool:
+    def holds(self, root: Any, *, calls: int = MAX_CALLS) -> bool:
         """The effective boolean value with the root element as context. A dynamic error counts as false."""
         from elementpath import ElementPathError, XPathContext
 
         try:
-            with _bounded_calls(MAX_CALLS):
+            with _bounded_calls(calls):
                 return bool(self.token.boolean_value(self.token.select(XPathContext(root))))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
