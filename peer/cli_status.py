@@ -36,7 +36,7 @@ def status(settings: Settings) -> int:
                 await trio.sleep(settings["interval"])
         if not view.peers:
             raise CliError(f"the DHT knows no peer of {settings['roots_key']}", ExitCode.STREAM_UNAVAILABLE)
-        return ExitCode.NOT_ALL if view.lacking or view.silent_roots else ExitCode.OK
+        return ExitCode.NOT_ALL if view.lacking or not view.has_root else ExitCode.OK
 
     return run(settings, command)
 

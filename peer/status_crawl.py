@@ -100,6 +100,11 @@ class MeshView:
         return [peer for peer in self.roots() if not peer.answered]
 
     @property
+    def has_root(self) -> bool:
+        """Whether a root answers. A dead one is listed until its record expires, which says nothing about the mesh."""
+        return any(root.answered for root in self.roots())
+
+    @property
     def lacking(self) -> list[PeerView]:
         return [peer for peer in self.peers.values() if peer.lacks_parents]
 

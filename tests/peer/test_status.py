@@ -126,6 +126,9 @@ def test_a_root_that_does_not_answer_is_named_in_the_first_line():
     view = MeshView("s", {root.peer_id: root for root in roots})
     assert as_tree(view).startswith("s: 3 peers, 3 roots of which 2 do not answer, ")
     assert as_dict(view)["silent_roots"] == 2
+    assert view.has_root
+    roots[0].answered = False
+    assert not view.has_root
 
 
 def test_a_strangers_query_does_not_steer_the_terminal():
