@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import trio
 
-from dcp.guard import fault
+from dcp.guard import fault, guard
 from dcp.link import Address
 from dcp.udp import UdpSocket
 
@@ -154,6 +154,9 @@ class Driver:
             fruitless = 0 if changed else fruitless + 1
             if changed:  # a turn costs far more than garbage: what changed nothing must not buy one
                 self.turn()
+            elif self._on_other is not None:
+                with guard("turn"):  # of another protocol: its owner may be waiting for what that says
+                    self._on_turn()
 
     async def _sleep(self) -> None:
         while True:
