@@ -67,7 +67,7 @@ class Config:
     reach_patience: float = 10.0
     """Packets far ahead of all other parents are believed when those others have stood still for so long."""
     stranded_after: float = 15.0
-    """All parents advance below our position for so long, and are far from it: the owner is told."""
+    """All parents advance below our position for so long, and are far from it: the owner gets `Stranded`."""
     abandon_after: float = 15.0
     """With no hole announced by anybody and no progress for so long, the missing region is given up all the same."""
     prepare_patience: float = 2.0

@@ -79,7 +79,7 @@ class Downlink(Link):
         self.paused = False
         """It waits for the next slice of history (`log.history`)."""
         self.repair_budget = RepairBudget()
-        # A receiver can't use more than 16 epochs in their lifetime: twice that is no honest child's doing.
+        # A receiver can't use more than 16 epochs in their lifetime: no honest child makes twice as many.
         self.query_changes = Bucket(2 * EPOCHS / config.epoch_lifetime, EPOCHS)
         self._repairs: deque[tuple[Cursor, int]] = deque()
         self._recent = RecentRepairs(MAX_REPAIRS)

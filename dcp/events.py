@@ -25,7 +25,7 @@ class Started(NamedTuple):
     """The stream begins after this position.
 
     A second one says that its numbering has begun again: what was published in between is not known, and what follows
-    may repeat numbers, and packets, of before.
+    may repeat earlier numbers and packets.
     """
 
     position: int

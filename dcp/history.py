@@ -30,7 +30,7 @@ class HistorySlice:
         """How many were used up."""
 
     def set_clock(self, clock: Callable[[], float] | None) -> None:
-        """Machines are pure and have no clock; whoever runs one for real gives it one."""
+        """Machines are pure and have no clock; a shell that runs one in real time passes its own."""
         self._clock = clock
 
     @property

@@ -10,7 +10,7 @@ is not below a packet that came from anybody `mute_after` ago. A refused head is
 parent jumps (feeds may number their packets by time), the last one to say so is believed at once, and the others
 with it.
 
-One case can't be told from a lie: a parent brings packets far ahead, and the others, which are heard, stand still.
+One honest case looks like a lie: a parent brings packets far ahead, and the others, which are heard, stand still.
 After `reach_patience` without any progress of theirs the packets are believed; emptiness, heads and holes never are.
 
 With a single parent there is nothing to compare: then only the width of a claim is limited (2^30).
@@ -52,7 +52,7 @@ class Reach:
         self._seen_before = 0
 
     def begin(self, position: int) -> None:
-        """The stream begins after `position`: whoever ends below it has nothing for us."""
+        """The stream begins after `position`: a parent that ends below it has nothing for us."""
         self.seen = self._seen_before = position
         self._marks.clear()
         self.expire()

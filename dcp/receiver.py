@@ -634,7 +634,7 @@ class Receiver:
     def begin_again(self) -> None:
         """The numbering has begun again: leave all senders, and start with the oldest that they have.
 
-        The owner opens the links anew, as after any other loss; the application is told with another `Started`.
+        The owner opens the links again, as after any other loss; the application gets another `Started`.
         """
         if self.position is None:
             return

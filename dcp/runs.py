@@ -22,7 +22,7 @@ from dcp.uplink import Uplink
 class RunWatch:
     def __init__(self, config: Config, links: Mapping[int, Uplink]) -> None:
         self.run: bytes | None = None
-        """The run that our position belongs to; None: nobody has told."""
+        """The run that our position belongs to; None while it is unknown."""
         self._config = config
         self._links = links
         self._below_since: float | None = None

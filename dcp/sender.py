@@ -108,7 +108,7 @@ class Sender(PublishedStream):
     def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
         """Take the child: its link id, or None when the ticket has run out, or its query is refused.
 
-        Only now is the query parsed: whoever is refused by the owner costs no parse.
+        Only now is the query parsed: a join that the owner refuses costs no parse.
         """
         taken = self._tickets.take(ticket)
         if taken is None:

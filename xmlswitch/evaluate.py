@@ -84,7 +84,7 @@ class Evaluator:
 
 
 _COMPILED: ByteCache[tuple[str, tuple[tuple[str, str], ...], bool], Any] = ByteCache(INDEX_LIMITS.max_compiled_bytes)
-_COMPILED_BASE, _COMPILED_CHAR = 4096, 24  # bytes that libxml2 and lxml keep for an expression, measured
+_COMPILED_BASE, _COMPILED_CHAR = 4096, 24  # bytes that libxml2 and lxml keep for an expression, an estimate
 
 
 def _compiled(text: str, namespaces: tuple[tuple[str, str], ...], safe: bool) -> Any:

@@ -38,7 +38,7 @@ _PLAIN_PATH = re.compile(r"(?:/{1,2}(?:[A-Za-z_][A-Za-z_0-9.-]*|\*))+(?:/@[A-Za-
 _MAX_PLAIN = 256
 _SURELY_SHORT, _SURELY_FLAT = 512, 80  # characters of a canonical form, and of a text, that break no limit of parts
 _OWN_INDEX = IndexLimits(max_states=2000, max_shapes=16, max_value_memo=256)  # there may be many of these
-_WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, measured: tree, plan, text for libxml2
+_WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, an estimate: tree, plan, text for libxml2
 
 
 @lru_cache(maxsize=4096)

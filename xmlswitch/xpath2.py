@@ -23,7 +23,7 @@ from xmlswitch.errors import (
 )
 
 MAX_CALLS = 80_000  # Python calls of one evaluation: about 50 ms; an ordinary query takes some hundred
-MAX_PARSE_CALLS = 50_000  # of reading one expression; 1,000 characters of honest text take 20,000
+MAX_PARSE_CALLS = 50_000  # of reading one expression
 MAX_DOCUMENT_BYTES = 1 << 16  # larger packets are too dear for a query of this kind
 MAX_BINDINGS = 3  # for, some, every and let variables together
 MAX_PRODUCTS = 6  # each `*` can double the length of a number
