@@ -16,7 +16,7 @@ import trio
 
 import dcp
 from dcp.events import Content
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.udp import UdpSocket
 from peer.coreconfig import Role
 from peer.node import Peer, open_peer

@@ -23,7 +23,7 @@ import trio
 import dcp
 from bench._processes import Result, run_pair
 from bench.report import Report, Target, progress
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.udp import BUFFER_BYTES
 
 SUMMARY = "packets a second from process to process, beside a bare sendto/recvfrom loop; memory over a long run"

@@ -22,7 +22,7 @@ import trio
 
 import dcp
 from bench.report import Report, Target, progress
-from dcp.link import Address
+from dcp.links.link import Address
 
 SUMMARY = "a router's packets a second by its number of children, beside a bare UDP relay (Figure 11)"
 

@@ -29,7 +29,7 @@ import dcp
 from bench._processes import Result, run_all
 from bench._tun import Cable, Namespace, Unavailable
 from bench.report import Report, Target, progress
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.testing.conditions import Conditions
 from dcp.testing.proxy import LossyProxy, open_proxy
 

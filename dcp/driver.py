@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from dcp.guard import fault, guard
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.udp import UdpSocket
 
 RECEIVE_BATCH = 256

@@ -25,7 +25,6 @@ from typing import Any
 import trio
 
 from dcp import events
-from dcp.blocks import with_plain_errors
 from dcp.compression import PLAIN_MARK, Compressor
 from dcp.config import Config
 from dcp.control import Reason, Start, reason_name
@@ -34,7 +33,8 @@ from dcp.errors import LinkClosed, PayloadRefused
 from dcp.events import Content, Gap, Packet
 from dcp.guard import guard
 from dcp.hub import Hub
-from dcp.link import Address
+from dcp.links.link import Address
+from dcp.plain_errors import with_plain_errors
 from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.redial import Redial

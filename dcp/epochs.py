@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dcp.config import Config
-from dcp.uplink import Uplink
+from dcp.links.uplink import Uplink
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dcp.link import Address
+from dcp.links.link import Address
 
 
 class Packet(NamedTuple):

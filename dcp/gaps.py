@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dcp.config import Config
-from dcp.uplink import Uplink
+from dcp.links.uplink import Uplink
 
 
 def gap_end(

@@ -21,18 +21,18 @@ from dcp import control, events, wire
 from dcp.admission import Bucket, HostBuckets
 from dcp.config import Config
 from dcp.control import Reason, Start
-from dcp.cookies import CookieJar
-from dcp.downlink import Downlink
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
-from dcp.link import Address
+from dcp.links.cookies import CookieJar
+from dcp.links.downlink import Downlink
+from dcp.links.link import Address
+from dcp.links.uplink import Uplink
 from dcp.log import Log
 from dcp.outbox import Outbox
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from dcp.stats import HubStatistics
-from dcp.uplink import Uplink
 
 MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcp import control
-from dcp.link import Address
+from dcp.links.link import Address
 
 MAX_TICKETS = 256
 # Queries and hellos of all of them together. An owner answers at once; what waits here is what it has not seen yet.

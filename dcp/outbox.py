@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dcp.link import Address
+from dcp.links.link import Address
 
 
 class Outbox:

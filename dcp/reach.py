@@ -22,8 +22,8 @@ from collections import deque
 from collections.abc import Mapping
 
 from dcp.config import Config
+from dcp.links.uplink import Uplink
 from dcp.serial import MAX_POSITION
-from dcp.uplink import Uplink
 
 # Honest parents differ by their delay: 4 s of the stream is twice the time after which a parent is mute.
 SLACK_SECONDS = 4.0

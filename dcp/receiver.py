@@ -27,20 +27,20 @@ from dcp.control import MAX_RANGES, Range, Reason, Start
 from dcp.epochs import QueryChange
 from dcp.errors import MalformedDatagram
 from dcp.events import Content
-from dcp.fragments import Assembler
 from dcp.gaps import gap_end
 from dcp.handover import Handover, Item
-from dcp.link import Address, clock_of
+from dcp.links.fragments import Assembler
+from dcp.links.link import Address, clock_of
+from dcp.links.losses import LossWatch
+from dcp.links.uplink import Uplink
+from dcp.links.uplinks import Uplinks
 from dcp.log import Log
-from dcp.losses import LossWatch
 from dcp.queries import EVERYTHING
 from dcp.reach import Reach
 from dcp.runs import RunWatch
 from dcp.serial import QUARTER, extend
 from dcp.starting import StartChoice
 from dcp.stats import ReceiverStatistics
-from dcp.uplink import Uplink
-from dcp.uplinks import Uplinks
 
 _COUNTERS = (
     "packets",

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from dcp.control import Reason
-from dcp.link import Address
+from dcp.links.link import Address
 
 FIRST_DELAY = 0.2
 MAX_DELAY = 5.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dcp.config import Config
-from dcp.uplink import Uplink
+from dcp.links.uplink import Uplink
 
 
 class RunWatch:

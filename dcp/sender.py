@@ -15,11 +15,11 @@ from dcp import control, events, wire
 from dcp.admission import HostBuckets, query_cost
 from dcp.config import Config
 from dcp.control import Reason
-from dcp.downlink import MAX_OUTBOX, Downlink
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.history import SLICE_PAUSE
-from dcp.link import Address
+from dcp.links.downlink import MAX_OUTBOX, Downlink
+from dcp.links.link import Address
 from dcp.log import Interest, Log
 from dcp.openings import Tickets
 from dcp.publish import PublishedStream

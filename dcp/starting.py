@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from dcp.config import Config
 from dcp.control import Start
+from dcp.links.uplink import Uplink
 from dcp.serial import MAX_POSITION
-from dcp.uplink import Uplink
 
 
 class StartChoice:

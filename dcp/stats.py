@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dcp.link import Address
+from dcp.links.link import Address
 
 
 @dataclass(frozen=True, slots=True)

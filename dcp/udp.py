@@ -14,7 +14,7 @@ import sys
 
 import trio
 
-from dcp.link import Address
+from dcp.links.link import Address
 
 # From linux/udp.h; the socket module does not name them.
 SOL_UDP = 17

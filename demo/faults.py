@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.testing.conditions import Conditions, Path
 from dcp.udp import UdpSocket
 

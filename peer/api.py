@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import trio
 
 from dcp import Start
-from dcp.blocks import with_plain_errors
+from dcp.plain_errors import with_plain_errors
 from dcp.serial import MAX_POSITION
 from peer.coreconfig import Role
 from peer.feeds_state import default_folder

@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 import trio
 
 from dcp import Gap, Packet, QuerySwitched, Started
-from dcp.blocks import with_plain_errors
 from dcp.events import Content
+from dcp.plain_errors import with_plain_errors
 from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions

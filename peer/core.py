@@ -26,7 +26,7 @@ from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
 from dcp.events import Content
 from dcp.guard import fault
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer import meshevents

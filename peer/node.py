@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from dcp import Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
-from dcp.blocks import with_plain_errors
 from dcp.compression import Compressor
 from dcp.driver import Driver
 from dcp.events import Content
-from dcp.link import Address
+from dcp.links.link import Address
+from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer import meshevents
 from peer.core import PeerCore, PeerEvent

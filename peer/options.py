@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dcp import Config, Start
-from dcp.link import is_loopback
+from dcp.links.link import is_loopback
 from peer.coreconfig import CoreConfig, Role
 from peer.flow import FlowConfig
 from peer.meshconfig import MAX_PARENTS, MeshConfig

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.udp import UdpSocket
 
 MAX_REMEMBERED = 8_192

@@ -34,7 +34,7 @@ from peer.messages import (
 from peer.sockets import PeerSocket
 
 if TYPE_CHECKING:
-    from dcp.link import Address as SocketAddress
+    from dcp.links.link import Address as SocketAddress
     from dht import PeerRecord
     from dht.trio_directory import TrioDirectory
 

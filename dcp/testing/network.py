@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.testing.conditions import Conditions, Path
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import trio
 
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.testing.conditions import Conditions, Path
 
 # From linux/socket.h: the kernel notes when a datagram came. Elsewhere the time of reading has to do.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.udp import UdpSocket
 
 

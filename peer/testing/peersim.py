@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dcp import Config, Packet
-from dcp.link import Address
+from dcp.links.link import Address
+from dcp.links.uplink import Uplink
 from dcp.testing import Conditions, Network
-from dcp.uplink import Uplink
 from peer import meshevents
 from peer.candidates import CandidateRecord
 from peer.core import PeerCore, PeerEvent

@@ -15,7 +15,7 @@ from dcp import events
 from dcp.config import Config
 from dcp.control import Start
 from dcp.hub import Hub
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.queries import EVERYTHING, PredicatePolicy
 from dcp.receiver import Receiver
 from dcp.testing import Conditions, Network

@@ -9,10 +9,10 @@ from dcp.admission import MAX_HOSTS, HostBuckets, network_of
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.hub import MAX_OUTBOX, MAX_OUTBOX_BYTES
+from dcp.links.repairs import MAX_REPAIR_CREDIT, REPAIR_BYTES_PER_SECOND, RepairBudget
 from dcp.openings import MAX_TICKET_BYTES, MAX_TICKETS
 from dcp.outbox import Outbox
 from dcp.queries import PredicatePolicy
-from dcp.repairs import MAX_REPAIR_CREDIT, REPAIR_BYTES_PER_SECOND, RepairBudget
 from dcp.testing import Conditions
 from tests.dcp.test_security import STRANGER, answers, encoded, request
 from tests.dcp.world import World

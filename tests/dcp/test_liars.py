@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from dcp import control, events, wire
 from dcp.config import Config
 from dcp.control import Start
+from dcp.links.uplink import Uplink
 from dcp.queries import PredicatePolicy
 from dcp.reach import SLACK_PACKETS, Reach
 from dcp.serial import MAX_POSITION, QUARTER
 from dcp.testing import Conditions
-from dcp.uplink import Uplink
 from tests.dcp.world import World
 
 FAR = 1 << 62

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from dcp.config import Config
 from dcp.control import Hole, Reason
-from dcp.cookies import CookieJar
 from dcp.gaps import gap_end
+from dcp.links.cookies import CookieJar
+from dcp.links.rtt import Pace, ReorderWindow, RoundTrip
+from dcp.links.uplink import Uplink
+from dcp.links.window import Pacer, SendWindow
 from dcp.redial import FIRST_DELAY, MAX_DELAY, Redial
-from dcp.rtt import Pace, ReorderWindow, RoundTrip
 from dcp.serial import HALF, distance, extend
-from dcp.uplink import Uplink
-from dcp.window import Pacer, SendWindow
 
 u64 = st.integers(0, (1 << 63) - 1)
 

@@ -13,9 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dcp import downlink, events, openings, uplinks
+from dcp import events, openings
 from dcp.control import Start
 from dcp.hub import MAX_EVENTS, Hub
+from dcp.links import downlink, uplinks
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
 
 ROOTS = ("R1", "R2")

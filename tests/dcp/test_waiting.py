@@ -16,9 +16,9 @@ from dcp.config import Config
 from dcp.control import Fragment
 from dcp.epochs import QueryChange
 from dcp.errors import PayloadRefused
-from dcp.fragments import MAX_MISSING_RANGES, Assembler
 from dcp.hub import Hub
-from dcp.uplink import Uplink
+from dcp.links.fragments import MAX_MISSING_RANGES, Assembler
+from dcp.links.uplink import Uplink
 
 # --- the reorder buffer -----------------------------------------------------------------------------------------------
 

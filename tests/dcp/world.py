@@ -11,7 +11,7 @@ from dcp import control, events, wire
 from dcp.config import Config
 from dcp.control import Start
 from dcp.hub import Hub
-from dcp.link import Address
+from dcp.links.link import Address
 from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender

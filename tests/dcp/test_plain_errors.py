@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import dcp
-from dcp.blocks import with_plain_errors
+from dcp.plain_errors import with_plain_errors
 
 
 @with_plain_errors

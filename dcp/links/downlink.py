@@ -22,13 +22,13 @@ from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.control import Range
 from dcp.cursor import BytesClaim, Claim, Cursor, DataClaim, EmptyClaim, HoleClaim, Paused
-from dcp.link import Address, Link
+from dcp.links.link import Address, Link
+from dcp.links.repairs import RecentRepairs, RepairBudget, merged
+from dcp.links.rtt import Pace
+from dcp.links.window import Pacer, SendWindow
 from dcp.log import Interest, Log
-from dcp.repairs import RecentRepairs, RepairBudget, merged
-from dcp.rtt import Pace
 from dcp.serial import HALF, QUARTER
 from dcp.stats import DownlinkStatistics
-from dcp.window import Pacer, SendWindow
 
 MAX_REPAIRS = 256
 EPOCHS = 16

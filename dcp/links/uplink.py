@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dcp.config import Config
 from dcp.control import NO_COOKIE, Hole
-from dcp.link import Address, Link
+from dcp.links.link import Address, Link
 from dcp.stats import UplinkStatistics
 
 

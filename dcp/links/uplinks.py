@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.link import Address
+from dcp.links.link import Address
+from dcp.links.uplink import Uplink
 from dcp.outbox import Outbox
-from dcp.uplink import Uplink
 
 MAX_OUTBOX = 1024
 # Acknowledgments are small, but a query that is being prepared is up to 60 KB, to every sender.

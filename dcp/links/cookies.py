@@ -11,7 +11,7 @@ import hmac
 import random
 
 from dcp.control import COOKIE_BYTES
-from dcp.link import Address
+from dcp.links.link import Address
 
 SLOT_SECONDS = 60.0
 

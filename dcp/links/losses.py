@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dcp.buffer import Packets
 from dcp.config import Config
 from dcp.control import Range
-from dcp.rtt import ReorderWindow
+from dcp.links.rtt import ReorderWindow
 
 # Stretches remembered as asked for. Beyond that only the count of recovered packets suffers.
 MAX_ASKED = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dcp.config import Config
 from dcp.control import MAX_HOLD, TICK, Times
-from dcp.rtt import RoundTrip
+from dcp.links.rtt import RoundTrip
 from dcp.wire import Seal, derive_key, encode_bound
 
 # (host, port), or (host, port, flow, scope) for IPv6: whatever the socket gives. Only compared and handed back.

@@ -1,0 +1,1 @@
+"""How bytes cross one link between two peers: opening, repair, pacing and protection."""
