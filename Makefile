@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := dcp xmlswitch dht peer pipeline demo bench tests
+SOURCES := asdi dcp xmlswitch dht peer pipeline demo bench tests
 
 DEMO_ARGS ?=
 # Commands start from compiled files, whatever the shell says: tests and the demo start many.

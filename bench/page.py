@@ -182,8 +182,8 @@ class _Stub:
     async def speak(self, socket: Any) -> None:
         import trio
 
+        from asdi.flights.table import load
         from demo.presets import PRESETS
-        from pipeline.flights_table import load
 
         airports = [[a.icao, a.latitude, a.longitude] for a in load().airports]
         socket.post(

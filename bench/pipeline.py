@@ -195,8 +195,8 @@ def _below(piece: Piece, first: int, end: int) -> Piece:
 
 def _warm_up(spark: SparkSession, root: Path) -> None:
     """Each job once with a few lines: Java, both workers and their modules are up, as a job of minutes finds them."""
+    from asdi.flights import Feed
     from pipeline.archive import Archive
-    from pipeline.flights import Feed
     from pipeline.ingest import ingest
     from pipeline.replay import iterate_with_spark
     from pipeline.scan import pieces
@@ -302,7 +302,7 @@ class _Raw:
         return paths
 
     def _lines(self) -> Iterator[bytes]:
-        from pipeline.flights import Feed
+        from asdi.flights import Feed
         from pipeline.generate import write_hour
         from pipeline.tasks import each
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.flights import MAX_COPIES, Feed, Packet
+from asdi.flights import MAX_COPIES, Feed, Packet
 
 FIRST_SECOND: Final = 1_767_225_600 + 14 * 3600
 """2026-01-01 14:00 UTC, morning on the east coast: at six times the speed of life the next hour is all rush hours."""

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from asdi.flights import Packet
 from demo.feed import FeedPlan
-from pipeline.flights import Packet
 from xmlswitch import Query, parse_document
 from xmlswitch.errors import EvaluationCutOff
 

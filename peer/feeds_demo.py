@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from asdi.flights import MAX_COPIES, Feed
 from peer.errors import FeedError
 from peer.sequencer import Numbered
-from pipeline.flights import MAX_COPIES, Feed
 
 ANCHOR: Final = 1_767_225_600
 """2026-01-01 00:00 UTC: where feed time and wall time are the same at any speed."""

@@ -2,7 +2,7 @@
 
 Three ways, chosen by what the feed has:
 
-    AsdiSequencer       ASDI's own sequence number and time (`pipeline.asdi`): roots agree with no word between them
+    AsdiSequencer       ASDI's own sequence number and time (`asdi`): roots agree with no word between them
     PositionSequencer   the place in a file or archive: roots that read the same one agree
     ContentSequencer    nothing but the content: the first root counts, and a root that comes later listens to the mesh
                         until it knows which number its own packets have (`Aligner`), and counts on from there
@@ -19,7 +19,7 @@ from datetime import date
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from pipeline.asdi import AsdiError, Calendar, Unwrapper, parse, to_xml
+from asdi import AsdiError, Calendar, Unwrapper, parse, to_xml
 
 FINGERPRINT_BYTES: Final = 16
 DEFAULT_RUN: Final = 8

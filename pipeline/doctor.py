@@ -72,7 +72,7 @@ def job(open_session: Callable[[], SparkSession]) -> Check:
 def _worker(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  Spark gives and takes Arrow batches
     import pyarrow as pa
 
-    import pipeline.asdi  # noqa: F401  the workers need the project, too
+    import asdi  # noqa: F401  the workers need the project, too
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     rows = sum(batch.num_rows for batch in batches)

@@ -38,7 +38,7 @@ def _minutes(text: str) -> int | None:
 
 def fact(raw: str | None) -> tuple[Any, ...]:
     """What a line says of ends, times and place: (departure, destination, planned, actual, latitude, longitude)."""
-    from pipeline import asdi
+    import asdi
 
     nothing: tuple[Any, ...] = (None,) * 6
     if raw is None:

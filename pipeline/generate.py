@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.flights import MAX_COPIES, Feed
-from pipeline.flights_table import load
+from asdi.flights import MAX_COPIES, Feed
+from asdi.flights.table import load
 from pipeline.session import PipelineError
 from pipeline.tasks import each
 

@@ -18,9 +18,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipeline import asdi
+import asdi
+from asdi.time import Unwrapper, header_day
 from pipeline.archive import Archive, DataFile, Job
-from pipeline.asdi_time import Unwrapper, header_day
 from pipeline.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, reference_date, texts
 from pipeline.parts import Partition, PartWriter, partition_of, read_rows
 from pipeline.schema import checksum

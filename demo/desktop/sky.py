@@ -8,8 +8,8 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from asdi.flights.table import load
 from demo.desktop.flights import Flight, Flights
-from pipeline.flights_table import load
 
 # The contiguous United States with the ocean off New York.
 WEST, EAST, SOUTH, NORTH = -126.0, -62.0, 22.0, 51.0

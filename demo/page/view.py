@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from asdi.flights.table import load as load_table
 from demo.member import Member
 from demo.mesh import Mesh
 from demo.presets import PRESETS
 from demo.scenario import built_in, load
-from pipeline.flights_table import load as load_table
 
 
 def hello(mesh: Mesh) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 from itertools import count
 
+from asdi.flights import Packet
 from demo.feed import FIRST_SECOND, FeedPlan
 from demo.truth import Truth
-from pipeline.flights import Packet
 
 FIRST = 101
 

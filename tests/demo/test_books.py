@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from asdi.flights import Packet
 from demo.air import Air, degrees
 from demo.books import Books
 from demo.faults import Weather
@@ -12,7 +13,6 @@ from demo.member import Member, State
 from demo.settings import DemoSettings
 from demo.status import link_rates
 from demo.truth import Fact
-from pipeline.flights import Packet
 from tests.demo.feeds import truth
 from xmlswitch import Query
 

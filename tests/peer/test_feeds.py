@@ -310,7 +310,7 @@ async def test_a_file_reaches_a_client_and_its_history_stays(tmp_path):
 
 @pytest.mark.net
 async def test_asdi_text_becomes_numbered_xml(tmp_path):
-    from pipeline.flights import Feed
+    from asdi.flights import Feed
 
     lines = [line.text for line in Feed().lines(1_794_798_734, 1_794_798_760)]
     (tmp_path / "asdi.txt").write_text("\r\n".join([*lines[:10], "nonsense", *lines[11:]]))

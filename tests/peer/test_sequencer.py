@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asdi.flights import Feed
 from peer.sequencer import Aligner, AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
-from pipeline.flights import Feed
 
 MOMENT = 1_794_798_734  # in November 2026
 DAY = date(2026, 11, 16)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.flights import Feed
+from asdi.flights import Feed
 
 # The JVM lives for a minute: it is not worth compiling much.
 QUICK = {

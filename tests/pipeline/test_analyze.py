@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from asdi.flights import Feed
 from pipeline import fleet
 from pipeline.archive import Archive, Job
 from pipeline.archive_jobs import read
 from pipeline.bandwidth import bandwidth, compress_window
 from pipeline.dictionary import train, train_dictionary
-from pipeline.flights import Feed
 from pipeline.matcher import compile_queries, read_queries
 from pipeline.meshtrace import mesh, read_traces, relate
 from pipeline.parts import read_rows
@@ -23,7 +23,7 @@ from pipeline.scan import batches, pieces
 from pipeline.schema import PACKETS
 from pipeline.selectivity import PARTIAL, partial, selectivity, tally
 from pipeline.session import PipelineError
-from tests.pipeline.asdi_lines import GOLDEN
+from tests.asdi.lines import GOLDEN
 
 
 def great_circle_miles(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
@@ -108,7 +108,7 @@ def row(spark_row):
 
 
 def packets_frame(spark, lines, start=1_794_830_400, step=30):
-    from pipeline import asdi
+    import asdi
 
     rows = []
     for number, line in enumerate(lines):
@@ -123,7 +123,7 @@ def packets_frame(spark, lines, start=1_794_830_400, step=30):
 
 def small_archive(path, lines, seconds=10):
     """Lines of ASDI as an archive, an hour's file each; ANs from 0."""
-    from pipeline import asdi
+    import asdi
     from pipeline.parts import PartWriter, partition_of
     from pipeline.schema import checksum
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.flights import Feed
+from asdi.flights import Feed
 from pipeline.replay import iterate
 from pipeline.session import prepare_environment
 from tests.pipeline.conftest import NOON

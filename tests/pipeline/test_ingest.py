@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from pipeline import asdi
+import asdi
+from asdi.flights import Feed
 from pipeline.archive import Archive
 from pipeline.archive_jobs import compact, read, retain, verify
-from pipeline.flights import Feed
 from pipeline.ingest import ingest
 from pipeline.session import PipelineError
-from tests.pipeline.asdi_lines import GOLDEN
+from tests.asdi.lines import GOLDEN
 from tests.pipeline.conftest import SHARED
 
 pytestmark = [

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from asdi import parse, to_xml
+from asdi.flights import Feed, Line
 from peer.packetlog import LogConfig, Packet, Writer
 from pipeline.archive import Archive
 from pipeline.archive_jobs import verify
-from pipeline.asdi import parse, to_xml
-from pipeline.flights import Feed, Line
 from pipeline.ingest import ingest
 from pipeline.replay import iterate
 from tests.pipeline.conftest import NOON, SHORT_LIVED, record_once

@@ -13,16 +13,16 @@ import time
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from asdi.flights import Feed
 from peer.packetlog import Gap, LogConfig, Packet, Writer
 from pipeline import source
 from pipeline.archive import Archive
 from pipeline.archive_jobs import read, verify
-from pipeline.flights import Feed
 from pipeline.live import is_written, recorder_command, root_command
 from pipeline.record import BatchGate, describe, record
 from pipeline.session import PipelineError
+from tests.asdi.lines import GOLDEN
 from tests.peer.test_packetlog import kill
-from tests.pipeline.asdi_lines import GOLDEN
 from tests.pipeline.conftest import NOON
 
 spark_test = [

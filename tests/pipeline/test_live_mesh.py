@@ -20,8 +20,8 @@ from pipeline.archive_jobs import verify
 from pipeline.cli import INTERRUPTED
 from pipeline.live import is_written
 from pipeline.replay import iterate
+from tests.asdi.lines import GOLDEN
 from tests.peer.command import LOCAL, PATIENCE, call, root
-from tests.pipeline.asdi_lines import GOLDEN
 from tests.pipeline.conftest import SHORT_LIVED, record_once
 from tests.pipeline.test_kill import descendants, kill_all, wait_until
 

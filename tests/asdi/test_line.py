@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from pipeline import asdi
-from tests.pipeline.asdi_lines import GOLDEN
+import asdi
+from tests.asdi.lines import GOLDEN
 from tests.pipeline.conftest import SHARED
 
 DTD = etree.DTD(str(Path(__file__).resolve().parents[2] / "docs" / "schema" / "asdi.dtd"))

@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 @lru_cache(1)
 def load() -> Table:
-    content = zlib.decompress((files("pipeline") / "data" / "flights.dat").read_bytes())
+    content = zlib.decompress((files("asdi.flights") / "data" / "flights.dat").read_bytes())
     end = content.index(b"\n")
     header = json.loads(content[:end])
     rows = header["rows"]

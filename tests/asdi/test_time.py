@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.asdi_time import CLOCK_RATE, GUARD, SEQUENCE_SPACE, Calendar, Position, Unwrapper, date_near
+from asdi.time import CLOCK_RATE, GUARD, SEQUENCE_SPACE, Calendar, Position, Unwrapper, date_near
 
 
 @pytest.mark.parametrize(

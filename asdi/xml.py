@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline import asdi_messages as asdi
+    from asdi import messages as asdi
 
 _PROLOG = '<?xml version="1.0"?>'
 _COORDINATE = re.compile(r"(\d{4,6}[NS]?)/(\d{5,7}[EW]?)")

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from pipeline.flights_table import Airport, load
+from asdi.flights.table import Airport, load
 
 _NAUTICAL_MILES_A_RADIAN = 3440.065
 # Speed at either end of a flight, as a share of cruising speed; in between it rises and falls evenly.

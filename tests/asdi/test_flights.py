@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import asdi
-from pipeline.flights import Feed
-from pipeline.flights_table import load
+import asdi
+from asdi.flights import Feed
+from asdi.flights.table import load
 
 NOON = int(datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp())
 HOUR = 3600
@@ -154,7 +154,7 @@ def test_packets_are_the_lines(feed, six_hours):
 
 def test_import_is_light():
     code = (
-        "import sys, pipeline.flights; "
+        "import sys, asdi.flights; "
         "heavy = {'pyspark', 'pandas', 'numpy', 'pyarrow', 'lxml', 'trio'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
