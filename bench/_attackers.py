@@ -22,7 +22,7 @@ from dht import Role as DhtRole
 from dht import wire as dht_wire
 from dht.keys import keys_of
 from dht.record import sign_record
-from peer import messages
+from peer.mesh import messages
 
 STREAM = "bench"
 Victim = tuple[str, int]

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from bench.report import Report, Target, progress
-from peer.meshconfig import MeshConfig
+from peer.mesh.config import MeshConfig
 from peer.testing import MeshSimulation, NetworkModel
 
 SUMMARY = "depth, fan-out, join messages and repair time of simulated meshes of 10 to 10,000 peers"

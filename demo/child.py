@@ -30,8 +30,8 @@ from dht import DirectoryOptions, Identity, id_text, open_directory
 from peer.coreconfig import Role
 from peer.errors import Overrun
 from peer.node import Peer, open_peer
+from peer.observe.statistics import Statistics
 from peer.options import PeerOptions
-from peer.statistics import Statistics
 
 STREAM = "demo"
 REPORT_INTERVAL = 0.1

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from demo.cli import DemoError
 from demo.ledger import percentile
-from peer.meshconfig import MeshConfig
+from peer.mesh.config import MeshConfig
 from peer.testing import MeshSimulation, NetworkModel
 from peer.testing.meshsim import SimPeer
 from peer.testing.violations import MeshViolation

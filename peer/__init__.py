@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         WrongOwner,
     )
     from peer.flow import Disconnected, FallingBehind, KeepingUp, NumbersRestarted, QueryNarrowed, QueryWidened
-    from peer.meshevents import (
+    from peer.mesh.events import (
         ChildGained,
         ChildLost,
         ColdRestart,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         Thawed,
     )
     from peer.node import Event, Peer, open_peer
+    from peer.observe.statistics import ChildStatistics, ParentStatistics, Statistics
     from peer.options import PeerOptions
-    from peer.statistics import ChildStatistics, ParentStatistics, Statistics
     from xmlswitch import QueryError
 
 __all__ = [
@@ -111,13 +111,13 @@ _HOMES = {
         *("Disconnected", "FallingBehind", "KeepingUp"),
         *("NumbersRestarted", "QueryNarrowed", "QueryWidened"),
     ),
-    "peer.meshevents": (
+    "peer.mesh.events": (
         *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Leaving", "Left", "ParentGained", "ParentLost"),
         *("ParentSuspected", "ResilienceChanged", "Restored", "Thawed"),
     ),
     "peer.node": ("Event", "Peer", "open_peer"),
     "peer.options": ("PeerOptions",),
-    "peer.statistics": ("ChildStatistics", "ParentStatistics", "Statistics"),
+    "peer.observe.statistics": ("ChildStatistics", "ParentStatistics", "Statistics"),
     "xmlswitch": ("QueryError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

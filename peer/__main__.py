@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peer.cli import run
+from peer.cli.main import run
 
 if __name__ == "__main__":
     run()

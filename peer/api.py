@@ -24,12 +24,12 @@ from dcp import Start
 from dcp.plain_errors import with_plain_errors
 from dcp.serial import MAX_POSITION
 from peer.coreconfig import Role
-from peer.feeds_state import default_folder
+from peer.feeds.state import default_folder
 from peer.node import Peer, open_peer
 from peer.options import DEFAULT_CAPACITY, PeerOptions
 
 if TYPE_CHECKING:
-    from peer.feeds_serve import RootFeed
+    from peer.feeds.serve import RootFeed
 
 Address = tuple[str, int]
 StrPath = str | os.PathLike[str]
@@ -204,8 +204,8 @@ async def root_from(
 
     The block runs beside the feed; `ended` of what it is given is set when the feed has ended. FeedError.
     """
-    from peer.feeds import FeedOptions, plan_feed
-    from peer.feeds_serve import RootFeed
+    from peer.feeds.plan import FeedOptions, plan_feed
+    from peer.feeds.serve import RootFeed
 
     plan = plan_feed(FeedOptions(source=feed, rate=rate, speed=speed, loop=loop))
     options = _root_options(

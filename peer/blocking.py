@@ -38,8 +38,8 @@ from peer import api
 from peer.errors import PeerClosed, plain
 from peer.mailbox import Ended, Mailbox
 from peer.node import Event, Peer
+from peer.observe.statistics import Statistics
 from peer.session import Session
-from peer.statistics import Statistics
 
 log = logging.getLogger(__name__)
 

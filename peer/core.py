@@ -29,8 +29,6 @@ from dcp.guard import fault
 from dcp.links.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
-from peer import meshevents
-from peer.candidates import CandidateRecord
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
@@ -45,11 +43,13 @@ from peer.flow import (
     QueryNarrowed,
     QueryWidened,
 )
-from peer.mesh import Mesh
-from peer.meshevents import Inquiry, Link, Request
-from peer.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
+from peer.mesh import events as meshevents
+from peer.mesh.candidates import CandidateRecord
+from peer.mesh.events import Inquiry, Link, Request
+from peer.mesh.machine import Mesh
+from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
+from peer.mesh.selection import SelectionPolicy
 from peer.queries import NOTHING, XPathPolicy, token_of
-from peer.selection import SelectionPolicy
 from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.

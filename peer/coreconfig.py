@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from dcp import Config, Start
 from peer.flow import FlowConfig
-from peer.meshconfig import MeshConfig
+from peer.mesh.config import MeshConfig
 from xmlswitch import Query
 
 

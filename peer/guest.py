@@ -26,8 +26,8 @@ from peer import api
 from peer.blocking import Notice, calls_of
 from peer.errors import plain
 from peer.node import Event, Packet
+from peer.observe.statistics import Statistics
 from peer.session import Session
-from peer.statistics import Statistics
 
 if TYPE_CHECKING:
     import tkinter

@@ -27,21 +27,21 @@ from dcp.events import Content
 from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
-from peer import meshevents
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import Role
+from peer.directory import candidate_of, grant_of
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable
+from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
-from peer.messages import PeerId
-from peer.numbers import RESERVE, Numbers, numbers_of
+from peer.mesh import events as meshevents
+from peer.mesh.messages import PeerId
+from peer.observe.statistics import Statistics, snapshot
 from peer.options import SELECTIONS, HostPort, PeerOptions, default_listen
 from peer.own_record import own_record
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
-from peer.records import candidate_of, grant_of
 from peer.sockets import PeerSocket
-from peer.statistics import Statistics, snapshot
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:

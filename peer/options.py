@@ -12,8 +12,8 @@ from dcp import Config, Start
 from dcp.links.link import is_loopback
 from peer.coreconfig import CoreConfig, Role
 from peer.flow import FlowConfig
-from peer.meshconfig import MAX_PARENTS, MeshConfig
-from peer.selection import RootWalk, ScoredSelection, SelectionPolicy
+from peer.mesh.config import MAX_PARENTS, MeshConfig
+from peer.mesh.selection import RootWalk, ScoredSelection, SelectionPolicy
 from xmlswitch import Query
 
 if TYPE_CHECKING:

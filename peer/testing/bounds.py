@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peer.core import PeerCore
-from peer.membership import Membership
+from peer.mesh.membership import Membership
 
 MAX_WAITING_EVENTS = 1_024
 """Events and effects that the owner has not fetched: simulations fetch after every input, so a few at most."""

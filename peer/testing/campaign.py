@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from peer.meshconfig import MeshConfig
+from peer.mesh.config import MeshConfig
 from peer.testing.meshsim import MeshSimulation
 from peer.testing.network import NetworkModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peer.levels import LevelRules
+    from peer.mesh.levels import LevelRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from bisect import bisect_left, insort
 from random import Random
 from typing import TYPE_CHECKING
 
-from peer.messages import UNPLACED
+from peer.mesh.messages import UNPLACED
 
 if TYPE_CHECKING:
-    from peer.candidates import CandidateRecord
-    from peer.messages import PeerId
+    from peer.mesh.candidates import CandidateRecord
+    from peer.mesh.messages import PeerId
 
 SHALLOW_SHARES = (0.05, 0.2, 0.5, 1.0)
 """A lookup draws from the lowest 5 %, 20 %, 50 % and all of the levels below the asker's, as the sharded keys do."""

@@ -19,11 +19,9 @@ from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from peer.candidates import CandidateRecord
-from peer.membership import SEEKING, Membership
-from peer.mesh import Mesh
-from peer.meshconfig import MeshConfig
-from peer.meshevents import (
+from peer.mesh.candidates import CandidateRecord
+from peer.mesh.config import MeshConfig
+from peer.mesh.events import (
     CandidatesWanted,
     ColdRestart,
     Degraded,
@@ -34,15 +32,17 @@ from peer.meshevents import (
     Thawed,
     WithdrawRecord,
 )
-from peer.messages import Address, PeerId
+from peer.mesh.machine import Mesh
+from peer.mesh.membership import SEEKING, Membership
+from peer.mesh.messages import Address, PeerId
 from peer.testing.directory import SimDirectory
 from peer.testing.network import NetworkModel, SimNetwork, VirtualClock
 from peer.testing.simlinks import SimLinks
 from peer.testing.violations import MeshViolation
 
 if TYPE_CHECKING:
-    from peer.levels import LevelRules
-    from peer.selection import SelectionPolicy
+    from peer.mesh.levels import LevelRules
+    from peer.mesh.selection import SelectionPolicy
 
 MAX_HELD = 200
 """Datagrams that a frozen peer's socket holds; the rest are lost, as in a kernel."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from peer.meshevents import (
+from peer.mesh.events import (
     AcceptLink,
     CandidatesWanted,
     CloseLink,
@@ -29,8 +29,8 @@ from peer.meshevents import (
 )
 
 if TYPE_CHECKING:
-    from peer.mesh import Mesh
-    from peer.messages import Address
+    from peer.mesh.machine import Mesh
+    from peer.mesh.messages import Address
     from peer.testing.network import SimNetwork, VirtualClock
 
 OPEN_RETRY = 0.15

@@ -12,8 +12,8 @@ from dht import Identity, PeerRecord, QuerySummary
 from dht import Role as DhtRole
 from dht import wire as dht_wire
 from dht.record import sign_record
-from peer import messages as m
-from peer.framing import KINDS
+from peer.feeds.framing import KINDS
+from peer.mesh import messages as m
 from tests.dcp import packets
 from xmlswitch import Query
 

@@ -19,8 +19,8 @@ from dht import Identity, RecordRejected
 from dht import wire as dht_wire
 from dht.beacon import decode_beacon_untrusted
 from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
-from peer import messages
-from peer.framing import KINDS, make_splitter
+from peer.feeds.framing import KINDS, make_splitter
+from peer.mesh import messages
 from peer.queries import XPathPolicy
 from xmlswitch import RECORD, MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
 

@@ -26,7 +26,7 @@ def test_no_input_breaks_a_decoder(target):
 
 def test_a_decoder_that_breaks_its_word_is_noticed(monkeypatch):
     """The check can fail: a decoder that lets another error out is found by its very first seed."""
-    from peer import messages
+    from peer.mesh import messages
 
     def broken(body):
         raise IndexError("index out of range")

@@ -18,9 +18,10 @@ from demo.feed import FeedPlan
 from demo.page import session
 from demo.truth import Fact
 from dht.record import MAX_QUERY_TEXT_BYTES
-from peer import cli_query, records
-from peer.cli_errors import CliError
-from peer.messages import MAX_QUERY_BYTES, ChildrenRequest, encode_request
+from peer import directory as records
+from peer.cli import query as cli_query
+from peer.cli.errors import CliError
+from peer.mesh.messages import MAX_QUERY_BYTES, ChildrenRequest, encode_request
 from peer.queries import XPathPolicy, token_of
 from peer.testing.peersim import PeerSimulation
 from xmlswitch import Query

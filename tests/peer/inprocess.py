@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import trio
 
-from peer.cli import PROGRAM, main
-from peer.cli_errors import ExitCode, explain
+from peer.cli.errors import ExitCode, explain
+from peer.cli.main import PROGRAM, main
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from peer import messages as m
-from peer.candidates import CandidateRecord
-from peer.mesh import Mesh
-from peer.meshconfig import MeshConfig
-from peer.meshevents import AcceptLink, CloseLink, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh import messages as m
+from peer.mesh.candidates import CandidateRecord
+from peer.mesh.config import MeshConfig
+from peer.mesh.events import AcceptLink, CloseLink, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.machine import Mesh
 
 
 def named(name: str) -> m.PeerId:

@@ -15,7 +15,7 @@ import pytest
 
 from dht import Identity
 from dht.addresses import parse_endpoint
-from peer.cli_errors import ExitCode, explain
+from peer.cli.errors import ExitCode, explain
 from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, call, clean_environment
 from tests.peer.inprocess import call_here, root_here
 

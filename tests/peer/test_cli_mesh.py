@@ -18,8 +18,9 @@ import trio
 
 import dcp
 import peer
-from peer import blocking, cli_record, packetlog
-from peer.cli_errors import ExitCode
+from peer import blocking, packetlog
+from peer.cli import record as cli_record
+from peer.cli.errors import ExitCode
 from tests.peer.command import LOCAL, PATIENCE, REPOSITORY, Running, clean_environment, root, running
 from tests.peer.inprocess import call_here, root_here
 

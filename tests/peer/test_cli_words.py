@@ -13,15 +13,15 @@ from dataclasses import replace
 import pytest
 
 from peer import packetlog
-from peer.cli import build_parser
-from peer.cli_config import resolve
-from peer.cli_errors import CliError, ExitCode
-from peer.cli_run import peer_options
-from peer.cli_settings import BY_COMMAND
+from peer.cli.config import resolve
+from peer.cli.errors import CliError, ExitCode
+from peer.cli.main import build_parser
+from peer.cli.run import peer_options
+from peer.cli.settings import BY_COMMAND
 from peer.coreconfig import Role
-from peer.meshconfig import MeshConfig
+from peer.mesh.config import MeshConfig
+from peer.mesh.selection import RootWalk
 from peer.options import SELECTIONS
-from peer.selection import RootWalk
 from tests.peer.command import REPOSITORY, call, clean_environment
 from tests.peer.inprocess import call_here
 

@@ -16,20 +16,20 @@ from dcp import Gap, Packet, Start
 from dht import Identity
 from peer.coreconfig import Role
 from peer.errors import FeedError, NotSynchronised, WrongOwner
-from peer.feeds import FeedOptions, Plan, plan_feed
-from peer.feeds_bytes import DescriptorSource, FileSource, TcpListenSource, TcpSource
-from peer.feeds_demo import ANCHOR, DemoFeed
-from peer.feeds_replay import archive_packets, log_packets
-from peer.feeds_serve import RESERVE, RootFeed
-from peer.feeds_stamp import STAMP_BYTES, stamp, stamp_of, strip_stamp
-from peer.feeds_state import MarkFile
-from peer.framing import MAX_DOCUMENT_BYTES
+from peer.feeds.demo import ANCHOR, DemoFeed
+from peer.feeds.framing import MAX_DOCUMENT_BYTES
+from peer.feeds.plan import FeedOptions, Plan, plan_feed
+from peer.feeds.replay import archive_packets, log_packets
+from peer.feeds.sequencer import AsdiSequencer, Mark
+from peer.feeds.serve import RESERVE, RootFeed
+from peer.feeds.sources import DescriptorSource, FileSource, TcpListenSource, TcpSource
+from peer.feeds.stamp import STAMP_BYTES, stamp, stamp_of, strip_stamp
+from peer.feeds.state import MarkFile
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.packetlog import Gap as LoggedGap
 from peer.packetlog import Packet as LoggedPacket
 from peer.packetlog import Writer
-from peer.sequencer import AsdiSequencer, Mark
 
 PATIENCE = 40.0
 """Bound on waits for a condition: far above what it takes, even on a busy machine."""
@@ -528,7 +528,7 @@ async def test_a_root_of_another_owner_says_so(tmp_path):
 async def test_a_document_that_is_too_large_is_skipped_and_its_an_is_a_hole(tmp_path, caplog):
     big = b"<feed>" + b"<flight><id>DAL841</id></flight>" * 80_095 + b"</feed>"
     (tmp_path / "feed.xml").write_bytes(b"<a>1</a>" + big + b"<a>3</a>")
-    with caplog.at_level("WARNING", "peer.feeds_serve"):
+    with caplog.at_level("WARNING", "peer.feeds.serve"):
         async with (
             serving(root_options(tmp_path), plan(str(tmp_path / "feed.xml"), rate=0.0)) as root,
             client([root.peer.address], parents=1, start=Start.POSITION, position=0) as peer,

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp import Config
-from peer import flow, meshevents
+from peer import flow
 from peer.flow import Decision, FlowConfig, JoinExperiments
+from peer.mesh import events as meshevents
 from peer.testing.peersim import PeerSimulation
 from tests.peer.simulated import complete, gaps, packet
 from xmlswitch import Query

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from peer.framing import KINDS, LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
-from peer.framing_xml import MAX_DEPTH, RESYNC_DOCUMENTS
+from peer.feeds.framing import KINDS, LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
+from peer.feeds.framing_xml import MAX_DEPTH, RESYNC_DOCUMENTS
 
 NAMES = st.sampled_from(["a", "b", "flight", "n:x", "é"])
 TEXTS = st.text(st.characters(exclude_characters="<>&\0", exclude_categories=["Cs"]), max_size=12)

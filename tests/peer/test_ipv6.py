@@ -11,9 +11,9 @@ import trio
 
 import peer
 from dht.addresses import endpoint_text, parse_endpoint
-from peer.cli_config import address
+from peer.cli.config import address
 from peer.errors import FeedError
-from peer.feeds import parse_tcp
+from peer.feeds.plan import parse_tcp
 from peer.options import default_listen
 from tests.peer.command import PATIENCE, root
 from tests.peer.inprocess import call_here

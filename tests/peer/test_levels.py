@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.levels import LevelRules
-from peer.messages import MAX_LEVEL, UNPLACED
+from peer.mesh.levels import LevelRules
+from peer.mesh.messages import MAX_LEVEL, UNPLACED
 
 rules = LevelRules((512, 1024))
 

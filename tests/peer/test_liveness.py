@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.liveness import (
+from peer.mesh.liveness import (
     MAX_RUNS_A_PARENT,
     MAX_RUNS_REMEMBERED,
     RootFeed,
@@ -18,7 +18,7 @@ from peer.liveness import (
     slept,
     verdict,
 )
-from peer.messages import MAX_AGE_MS, ROOT_RESILIENCE, UNFED, Feed
+from peer.mesh.messages import MAX_AGE_MS, ROOT_RESILIENCE, UNFED, Feed
 
 LIMITS = {"feed_timeout": 3.0, "max_feed_age": 20.0}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from peer.membership import SEEKING, TRANSITIONS, Input, Membership, MembershipError, as_markdown, step
+from peer.mesh.membership import SEEKING, TRANSITIONS, Input, Membership, MembershipError, as_markdown, step
 
 
 def test_every_state_has_a_row_and_every_input_is_used():

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from peer import messages as m
-from peer.membership import Membership, MembershipError
-from peer.meshconfig import MeshConfig
-from peer.meshevents import (
+from peer.mesh import messages as m
+from peer.mesh.config import MeshConfig
+from peer.mesh.events import (
     AcceptLink,
     CandidatesWanted,
     ChildLost,
@@ -25,8 +24,9 @@ from peer.meshevents import (
     Thawed,
     WithdrawRecord,
 )
-from peer.messages import CloseReason, RefuseReason
-from peer.selection import RootWalk
+from peer.mesh.membership import Membership, MembershipError
+from peer.mesh.messages import CloseReason, RefuseReason
+from peer.mesh.selection import RootWalk
 from tests.peer.one import One, named, record
 
 ASKER = ("10.6.6.6", 6_000)

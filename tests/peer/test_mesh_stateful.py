@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from peer import messages as m
-from peer.candidates import CandidateRecord
-from peer.membership import Membership
-from peer.mesh import Mesh
-from peer.meshconfig import MeshConfig
-from peer.meshevents import AcceptLink, CloseLink, Inquire, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh import messages as m
+from peer.mesh.candidates import CandidateRecord
+from peer.mesh.config import MeshConfig
+from peer.mesh.events import AcceptLink, CloseLink, Inquire, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.machine import Mesh
+from peer.mesh.membership import Membership
 
 names = st.integers(0, 11).map(lambda i: m.PeerId(b"peer%02d" % i))
 levels = st.sampled_from([0, 0, 100, 700, 1_500, 3_000, 6_000, m.MAX_LEVEL, m.UNPLACED])

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from peer.levels import LevelRules
-from peer.membership import SEEKING, Membership
-from peer.meshconfig import MeshConfig
-from peer.selection import RootWalk
+from peer.mesh.config import MeshConfig
+from peer.mesh.levels import LevelRules
+from peer.mesh.membership import SEEKING, Membership
+from peer.mesh.selection import RootWalk
 from peer.testing import MeshSimulation, MeshViolation, NetworkModel
 from peer.testing.campaign import run_campaign
 

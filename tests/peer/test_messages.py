@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer import messages as m
+from peer.mesh import messages as m
 
 ID = m.PeerId(bytes(range(20)))
 OTHER = m.PeerId(b"\xaa" * 4)

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from dcp import Packet, Start
-from peer.cli_metrics import MAX_SCRAPES, serve_metrics
+from peer.cli.metrics import MAX_SCRAPES, serve_metrics
 from peer.coreconfig import Role
-from peer.metrics import FAMILIES, PREFIX
 from peer.node import open_peer
+from peer.observe.metrics import FAMILIES, PREFIX
 from peer.options import PeerOptions
 from peer.testing.lossy import lossy
 from tests.peer.command import REPOSITORY

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from peer.cli_errors import ExitCode
+from peer.cli.errors import ExitCode
 from tests.peer.command import running
 
 pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("processes")]

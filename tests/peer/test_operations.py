@@ -9,9 +9,9 @@ import tomllib
 
 import pytest
 
-from peer.cli_config import ENVIRONMENT_PREFIX
-from peer.cli_errors import ExitCode
-from peer.cli_settings import ALL_NAMES, BY_COMMAND
+from peer.cli.config import ENVIRONMENT_PREFIX
+from peer.cli.errors import ExitCode
+from peer.cli.settings import ALL_NAMES, BY_COMMAND
 from tests.peer.command import REPOSITORY
 
 OPERATIONS = REPOSITORY / "docs" / "operations"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp import Gap, Packet
-from peer.cli_output import Printer
+from peer.cli.output import Printer
 from peer.plaintext import text_of
 
 LATIN_1 = "<?xml version='1.0' encoding='ISO-8859-1'?><a>Orléans</a>"
@@ -82,8 +82,8 @@ def test_xml_and_raw_write_the_bytes_as_they_are():
 
 
 def test_a_strangers_query_does_not_write_to_the_terminal():
-    from peer.cli_status import as_tree
-    from peer.status_crawl import MeshView, PeerView
+    from peer.cli.status import as_tree
+    from peer.observe.crawl import MeshView, PeerView
 
     nasty = "/a[. = '\x1b[2J\r\n']" + "x" * 5_000
     one = PeerView(bytes(20), ("192.0.2.1", 1), role="leaf", query=nasty, answered=True)

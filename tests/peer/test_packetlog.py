@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from peer import packetlog_files, packetlog_format
 from peer.packetlog import (
     Gap,
     LogConfig,
@@ -28,7 +27,9 @@ from peer.packetlog import (
     Writer,
     settle,
 )
-from peer.packetlog_format import Damage, decode_record_untrusted, encode_record, scan
+from peer.packetlog import files as packetlog_files
+from peer.packetlog import format as packetlog_format
+from peer.packetlog.format import Damage, decode_record_untrusted, encode_record, scan
 
 SMALL = LogConfig(max_segment_bytes=400)
 EAGER = LogConfig(sync_bytes=0)

@@ -9,8 +9,8 @@ import pytest
 
 from dcp import Config, Hub
 from dcp.events import InquiryAnswered
-from peer.meshconfig import MeshConfig
-from peer.messages import (
+from peer.mesh.config import MeshConfig
+from peer.mesh.messages import (
     ChildrenRequest,
     ParentsRequest,
     Peers,
@@ -21,8 +21,8 @@ from peer.messages import (
     decode_answer_untrusted,
     encode_request,
 )
+from peer.mesh.selection import RootWalk
 from peer.queries import token_of
-from peer.selection import RootWalk
 from peer.testing.peersim import PeerSimulation
 from tests.peer.simulated import build, complete, packet, short, sound_parents
 from xmlswitch import Query

@@ -7,12 +7,12 @@ from ipaddress import ip_network
 
 import pytest
 
-from peer.candidates import CandidateRecord
 from peer.core import PeerCore
 from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
-from peer.meshconfig import MeshConfig
-from peer.messages import PeerId, RefuseReason
+from peer.mesh.candidates import CandidateRecord
+from peer.mesh.config import MeshConfig
+from peer.mesh.messages import PeerId, RefuseReason
 from peer.queries import NOTHING, token_of
 from peer.testing.peersim import PeerSimulation
 from tests.peer.simulated import complete, packet, short, sound_parents

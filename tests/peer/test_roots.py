@@ -12,9 +12,9 @@ import trio
 import peer
 from dht import Identity, Pins
 from peer import blocking
-from peer.feeds_state import MAX_ROOTS_PER_FOLDER, MarkFile, default_folder
-from peer.numbers import REFILL, RESERVE, Numbers
-from peer.sequencer import Mark
+from peer.feeds.numbers import REFILL, RESERVE, Numbers
+from peer.feeds.sequencer import Mark
+from peer.feeds.state import MAX_ROOTS_PER_FOLDER, MarkFile, default_folder
 
 PATIENCE = 60.0
 LOCAL = {"beacon": False}

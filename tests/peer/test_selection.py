@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from peer.candidates import AVOIDANCE, CandidateCache, CandidateRecord, network_prefix
-from peer.messages import UNPLACED, PeerAt, PeerId, RefuseReason
-from peer.selection import RootWalk, ScoredSelection, Seeker, score
+from peer.mesh.candidates import AVOIDANCE, CandidateCache, CandidateRecord, network_prefix
+from peer.mesh.messages import UNPLACED, PeerAt, PeerId, RefuseReason
+from peer.mesh.selection import RootWalk, ScoredSelection, Seeker, score
 
 ME = PeerId(b"me")
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from dht import Role as DhtRole
-from peer.cli_status import as_dict, as_dot, as_tree
-from peer.messages import (
+from peer.cli.status import as_dict, as_dot, as_tree
+from peer.mesh.messages import (
     MAX_PEERS_IN_ANSWER,
     ChildrenRequest,
     ParentsRequest,
@@ -23,8 +23,8 @@ from peer.messages import (
     Wanted,
     WantsRequest,
 )
+from peer.observe.crawl import MAX_AT_ONCE, MAX_SILENT, Crawler, MeshView, PeerView
 from peer.queries import token_of
-from peer.status_crawl import MAX_AT_ONCE, MAX_SILENT, Crawler, MeshView, PeerView
 from xmlswitch import Query
 
 CHILDREN = 64

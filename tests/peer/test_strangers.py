@@ -13,8 +13,8 @@ from peer.core import PeerCore
 from peer.coreconfig import CoreConfig, Role
 from peer.errors import QueryNotCarried
 from peer.flow import Disconnected, FlowConfig, QueryNarrowed
-from peer.messages import ChildrenRequest as Children
-from peer.messages import PeerId, encode_request
+from peer.mesh.messages import ChildrenRequest as Children
+from peer.mesh.messages import PeerId, encode_request
 from peer.queries import MAX_REMEMBERED_BYTES, XPathPolicy, token_of
 from peer.testing.peersim import PeerSimulation
 from tests.peer.simulated import complete, gaps, packet

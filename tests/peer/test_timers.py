@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.timers import Timer, TimerTable
+from peer.mesh.timers import Timer, TimerTable
 
 operations = st.lists(
     st.tuples(

@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from peer import meshevents, messages
 from peer.coreconfig import Role
-from peer.membership import Membership
-from peer.messages import RefuseReason
+from peer.mesh import events as meshevents
+from peer.mesh import messages
+from peer.mesh.membership import Membership
+from peer.mesh.messages import RefuseReason
 from peer.testing.peersim import PromiseBroken
 from tests.peer.simulated import Havoc, build, complete, gaps, of_role, packet, short, sound_parents
 

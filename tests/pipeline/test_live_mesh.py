@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from peer.errors import FeedError
-from peer.feeds_replay import archive_packets
+from peer.feeds.replay import archive_packets
 from peer.packetlog import Packet, Reader
 from pipeline.archive import Archive
 from pipeline.archive_jobs import verify

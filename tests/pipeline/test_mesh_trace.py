@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from peer.cli_errors import ExitCode
+from peer.cli.errors import ExitCode
 from pipeline.cli import main
 from tests.peer.command import LOCAL, PATIENCE, call, root, running
 

@@ -1,0 +1,224 @@
+"""Settings of the command line: each is a flag, an environment variable and a key in a TOML file, in that order.
+
+    --parents 3                 the flag, first
+    PEER_PARENTS=3              then the environment
+    parents = 3                 then the file: in a table named like the command ([join]), or at the top for all
+
+The file is --config FILE, else $PEER_CONFIG, else ./skymesh.toml, else ~/.config/skymesh/config.toml, whichever is
+there first. `config show` prints where each value came from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from peer.cli.errors import CliError, ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENVIRONMENT_PREFIX = "PEER_"
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [V6]:PORT, or :PORT for every interface."""
+    from dht.addresses import parse_endpoint  # help and completion need no address
+
+    return parse_endpoint(text, default_host="0.0.0.0")
+
+
+def binding(text: str) -> tuple[str, str]:
+    prefix, equals, uri = text.partition("=")
+    if not (prefix and equals and uri):
+        raise ValueError(f"expected PREFIX=URI, not {text!r}")
+    return prefix, uri
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(f"expected a number from 1 up, not {text!r}")
+    return value
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"expected a number of seconds, not {text!r}")
+    return value
+
+
+def switch(text: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ValueError(f"expected true or false, not {text!r}")
+
+
+class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, which costs more than all of this
+    """One knob. `read` turns text into a value (ValueError); `many` collects several."""
+
+    name: str
+    help: str
+    read: Callable[[str], Any] = str
+    default: Any = None
+    metavar: str | None = None
+    choices: tuple[str, ...] | None = None
+    many: bool = False
+    is_switch: bool = False
+    required: bool = False
+    negative: str | None = None
+    """A second flag that sets a switch to False."""
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    def optional(self) -> Setting:
+        """The same, but nobody need give it."""
+        return self._replace(required=False)
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        # Absent flags leave no trace, so that the layers below can speak.
+        options: dict[str, Any] = {"dest": self.name, "help": self.help, "default": argparse.SUPPRESS}
+        if self.is_switch:
+            if self.negative is not None:
+                parser.add_argument(self.flag, action="store_true", **options)
+                options["help"] = f"the opposite of {self.flag}"
+                parser.add_argument("--" + self.negative, action="store_false", **options)
+            else:
+                parser.add_argument(self.flag, action="store_true", **options)
+            return
+        options["metavar"] = self.metavar or (None if self.choices else self.name.upper())
+        if self.choices:
+            options["choices"] = self.choices
+        if self.many:
+            options["action"] = "append"
+        parser.add_argument(self.flag, **options)
+
+    def value(self, found: object, origin: str) -> Any:
+        """What a layer says, checked; CliError with the place when it is wrong."""
+        if self.is_switch and isinstance(found, bool):
+            return found
+        try:
+            if self.many:
+                items = found if isinstance(found, list) else str(found).split(",") if origin != "flag" else [found]
+                return [self.read(str(item).strip()) for item in items if str(item).strip()]
+            value = switch(str(found)) if self.is_switch else self.read(str(found))
+        except ValueError as error:
+            reason = str(error)
+            if reason.startswith(("invalid literal", "could not convert")):
+                reason = f"expected a number, not {str(found)!r}"
+            where = self.flag if origin == "flag" else f"{self.name} ({origin})"
+            raise CliError(f"{where}: {reason}", ExitCode.USAGE) from None
+        if self.choices and value not in self.choices:
+            raise CliError(f"{self.name} ({origin}): one of {', '.join(self.choices)}, not {value!r}", ExitCode.USAGE)
+        return value
+
+
+class Settings:
+    """The values for one command, each with where it came from."""
+
+    def __init__(self, known: Iterable[Setting]) -> None:
+        self._known = {setting.name: setting for setting in known}
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+        self.file: Path | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    def set(self, name: str, found: object, origin: str) -> None:
+        setting = self._known[name]
+        self.values[name] = setting.value(found, origin)
+        self.origins[name] = origin
+
+    def rows(self) -> list[tuple[str, Any, str]]:
+        return [(name, self.values[name], self.origins[name]) for name in self._known]
+
+
+def resolve(
+    known: Iterable[Setting],
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str],
+    *,
+    command: str,
+    others: Collection[str] = (),
+) -> Settings:
+    """All layers, the lowest first. CliError for a wrong value, an unknown key, or a required one that nobody gave.
+
+    `others` are the names of settings of other commands, which may stand at the top of the file too.
+    """
+    known = list(known)
+    settings = Settings(known)
+    for setting in known:
+        settings.values[setting.name] = list(setting.default or []) if setting.many else setting.default
+        settings.origins[setting.name] = "default"
+    path = _file(getattr(arguments, "config", None), environment)
+    if path is not None:
+        settings.file = path
+        _apply_file(settings, path, command, others)
+    for setting in known:
+        if setting.variable in environment:
+            settings.set(setting.name, environment[setting.variable], f"environment {setting.variable}")
+    for setting in known:
+        if hasattr(arguments, setting.name):
+            settings.set(setting.name, getattr(arguments, setting.name), "flag")
+    for setting in known:
+        if setting.required and settings.values[setting.name] is None:
+            raise CliError(
+                f"{setting.flag} is missing: give the flag, set {setting.variable}, or write {setting.name} = ... in "
+                "the configuration file",
+                ExitCode.USAGE,
+            )
+    return settings
+
+
+def _file(chosen: str | None, environment: Mapping[str, str]) -> Path | None:
+    from pathlib import Path
+
+    named = chosen or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
+    if named:
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "."), ".config")
+    for path in (Path("skymesh.toml"), Path(home) / "skymesh" / "config.toml"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _apply_file(settings: Settings, path: Path, command: str, others: Collection[str]) -> None:
+    import tomllib
+
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise CliError(f"cannot read the configuration {path}: {error.strerror}", ExitCode.CONFIG) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CliError(f"the configuration {path} is not TOML: {error}", ExitCode.CONFIG) from None
+    tables = [("", document)]
+    if isinstance(document.get(command), dict):
+        tables.append((f"[{command}] ", document[command]))
+    for prefix, table in tables:
+        for key, found in table.items():
+            name = key.replace("-", "_")
+            if isinstance(found, dict):
+                continue
+            if name not in settings.values:
+                if name not in others or prefix:
+                    raise CliError(f"the configuration {path} has an unknown key: {prefix}{key}", ExitCode.CONFIG)
+                continue
+            settings.set(name, found, f"file {path}")

@@ -1,0 +1,247 @@
+"""`python -m peer`, also installed as `skymesh`: parse the call, run the command, turn what happens into an exit code.
+
+Nothing heavy is imported here: help and completion must come at once. Each command lives in a file of its own, which
+is imported when it is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from peer.cli.config import Settings, resolve
+from peer.cli.errors import CliError, ExitCode, explain
+from peer.cli.settings import ALL_NAMES, BY_COMMAND
+
+PROGRAM = "skymesh"
+
+_DESCRIPTION = """\
+A self-organizing mesh that delivers an XML stream to everyone who asked for a part of it with an XPath query."""
+_EPILOG = """\
+begin here, in two terminals:
+  skymesh root --roots-key asdi --feed demo:45
+  skymesh join --roots-key asdi --query "/flight/flightleg/altitude > 300"
+
+Every flag is also an environment variable (PEER_PARENTS=3) and a key of a TOML file; see `skymesh config show`.
+Exit codes are in docs/cli.md."""
+
+# command -> (module, function, one line of help, further text)
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "join": (
+        "peer.cli.join:join",
+        "receive a stream, and pass it on to others",
+        "Packets go to stdout, everything else to stderr. With --format jsonl a gap is a line of its own:\n"
+        '{"gap": [after, until]}. Exit code 1 when --timeout came before --count packets did.\n\n'
+        "example:\n  skymesh join --roots-key asdi --leaf --query \"/flight/id = 'DAL841'\" --format jsonl --count 10",
+    ),
+    "root": (
+        "peer.cli.root:root",
+        "feed a stream into the mesh",
+        "Two roots of one stream need one owner: give both the same --owner key file, or a --grant each\n"
+        "(python -m dht grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
+        "examples:\n  skymesh root --roots-key asdi --feed demo --owner asdi.key\n"
+        "  skymesh root --roots-key asdi --feed asdi:messages.txt --speed 60\n"
+        "  producer | skymesh root --roots-key ticks --feed - --framing nul",
+    ),
+    "status": (
+        "peer.cli.status:status",
+        "show the mesh: every peer, its parents and children",
+        "Exit code 1 when some peer has fewer parents than it wants.",
+    ),
+    "bridge": (
+        "peer.cli.bridge:bridge",
+        "serve a stream over plain TCP to programs that don't speak DCP",
+        "A reader that is too slow is disconnected when its queue is full; the others never notice.\n\n"
+        "example:\n  skymesh bridge --roots-key asdi --to tcp-listen://127.0.0.1:9000 --query '//altitude > 300'",
+    ),
+    "record": (
+        "peer.cli.record:record",
+        "write a stream to a durable log",
+        "Every packet that was written survives the death of this process; what was not synced yet (--sync-seconds)\n"
+        "does not survive the death of the machine. Started again, it goes on at its last AN.",
+    ),
+    "combine": (
+        "peer.cli.combine:combine",
+        "serve several streams under one name",
+        "The combined stream NAME of asdi and runways is the pair of streams NAME--asdi and NAME--runways, each with\n"
+        "the numbers of its source. Two combiners with one --owner serve together.\n\n"
+        'example:\n  skymesh combine --roots-key air --source asdi --source "runways=//closed" --owner air.key\n'
+        "  skymesh join --roots-key air--asdi",
+    ),
+    "replay": (
+        "peer.cli.record:replay",
+        "print what `record` wrote",
+        "To serve it to a mesh again: skymesh root --roots-key NAME --feed log:DIR",
+    ),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A wrong call is one sentence, as every other fault is; the usage is a page."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CliError(f"{message}; see `{self.prog} --help`", ExitCode.USAGE)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="store_true", help="version, protocol versions and build")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, (_, summary, text) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        _fill(command, name)
+        if name == "replay":
+            command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
+    _add_query(commands)
+    _add_config(commands)
+    completion = commands.add_parser("completion", help="print a completion script for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return parser
+
+
+def _fill(parser: argparse.ArgumentParser, command: str) -> None:
+    for setting in BY_COMMAND[command]:
+        setting.add_to(parser)
+    parser.add_argument("--config", metavar="FILE", help="TOML file with settings")
+
+
+def _add_query(commands: argparse._SubParsersAction[_Parser]) -> None:
+    query = commands.add_parser("query", help="check a query before using it")
+    actions = query.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="accepted or why not, indexed or not, and what it matches",
+        description="Say whether the mesh takes a query, how it is held, and what it matches in a sample.",
+        epilog="Exit code 5 for a query that is refused.",
+    )
+    check.add_argument("xpath", metavar="XPATH")
+    _fill(check, "query check")
+
+
+def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
+    config = commands.add_parser("config", help="show settings and where they come from")
+    actions = config.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser(
+        "show",
+        help="every setting, its value and its origin",
+        description="Flags go before PEER_* variables, those before the TOML file, that before the defaults.",
+    )
+    show.add_argument("of", nargs="?", default="join", choices=sorted(BY_COMMAND), metavar="COMMAND",
+                      help="whose settings: join (default), root, status, bridge, record, replay, combine")  # fmt: skip
+    show.add_argument("--config", metavar="FILE", help="TOML file with settings")
+    show.add_argument("--json", action="store_true", help="as JSON")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one call; errors come out as exceptions that `run` explains."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.version:
+        return _print_version()
+    match arguments.command:
+        case None:
+            parser.print_help()
+            return ExitCode.USAGE
+        case "config":
+            return _show_config(arguments)
+        case "completion":
+            from peer.cli.completion import script
+
+            sys.stdout.write(script(arguments.shell, parser))
+            return ExitCode.OK
+        case "query":
+            from peer.cli.query import check
+
+            return check(_settings("query check", arguments), arguments.xpath)
+    place = _COMMANDS[arguments.command][0]
+    module, _, function = place.partition(":")
+    command = getattr(importlib.import_module(module), function)
+    settings = _settings(arguments.command, arguments)
+    if arguments.command == "replay":
+        return int(command(settings, arguments.directory))
+    return int(command(settings))
+
+
+def _settings(command: str, arguments: argparse.Namespace) -> Settings:
+    return resolve(BY_COMMAND[command], arguments, os.environ, command=command.partition(" ")[0], others=ALL_NAMES)
+
+
+def _show_config(arguments: argparse.Namespace) -> int:
+    import json
+
+    known = [setting.optional() for setting in BY_COMMAND[arguments.of]]
+    file_only = argparse.Namespace(config=arguments.config)
+    settings = resolve(known, file_only, os.environ, command=arguments.of.partition(" ")[0], others=ALL_NAMES)
+    if arguments.json:
+        print(json.dumps({name: {"value": value, "from": origin} for name, value, origin in settings.rows()}))
+        return ExitCode.OK
+    print(f"# settings of {PROGRAM} {arguments.of}; file: {settings.file or 'none'}")
+    for name, value, origin in settings.rows():
+        print(f"{name:<14} {_shown(value):<28} {origin}")
+    return ExitCode.OK
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, tuple) and len(value) == 2:
+        from dht.addresses import endpoint_text
+
+        return endpoint_text(value)
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value)) or "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print_version() -> int:
+    import platform
+    from importlib import metadata
+
+    from dcp.wire import VERSION as DCP_VERSION
+    from peer.mesh.messages import VERSION as MESH_VERSION
+
+    try:
+        version = metadata.version("skymesh")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    build = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    print(f"{PROGRAM} {version} (DCP {DCP_VERSION}, mesh {MESH_VERSION}; {build})")
+    return ExitCode.OK
+
+
+def run() -> None:
+    """The process: the only place that ends it."""
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    except Exception as error:
+        explained = explain(error)
+        if explained is None:
+            import traceback
+
+            traceback.print_exc()
+            explained = ExitCode.INTERNAL, "this is a fault of the program; please report it with the lines above"
+        code, sentence = explained
+        if sentence:
+            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    if code == ExitCode.BROKEN_PIPE:
+        # Nobody reads any more; keep the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(int(code))
+
+
+__all__ = ["CliError", "build_parser", "main", "run"]

@@ -1,0 +1,91 @@
+"""Packets and gaps as text on standard output."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+import trio
+
+from dcp import Gap, Packet
+from dcp.events import Content
+from peer.cli.errors import OutputClosed
+from peer.cli.run import note
+from peer.feeds.stamp import stamp_of
+from peer.plaintext import text_of
+
+
+class Printer:
+    """xml: a document per line (gaps on stderr); jsonl: an object per line, gaps too; raw: the bytes alone; none.
+
+    Writing goes on in a thread: a slow reader of ours must not keep the peer from answering its parents and children.
+    """
+
+    def __init__(self, form: str, stream: str, descriptor: int = 1) -> None:
+        self.packets = 0
+        self.gaps = 0
+        self._form = form
+        self._stream = stream
+        self._descriptor = descriptor
+
+    async def write(self, items: Iterable[Content], most: int | None = None) -> None:
+        """Write what is content, up to `most` packets in all. OutputClosed when nobody reads any more."""
+        await self.put(self.render(items, time.time(), most))
+
+    async def put(self, data: bytes) -> None:
+        """Write what `render` made."""
+        if data:
+            try:
+                await trio.to_thread.run_sync(_write_all, self._descriptor, data, abandon_on_cancel=True)
+            except BrokenPipeError:
+                raise OutputClosed from None
+
+    def render(self, items: Iterable[Content], now: float, most: int | None = None) -> bytes:
+        """The text for items that were received at `now`."""
+        lines: list[bytes] = []
+        for item in items:
+            if isinstance(item, Packet):
+                if most is not None and self.packets >= most:
+                    break
+                self.packets += 1
+                lines.append(self._packet(item, now))
+            elif isinstance(item, Gap):
+                self.gaps += 1
+                lines.append(self._gap(item))
+        return b"".join(lines)
+
+    def _packet(self, packet: Packet, now: float) -> bytes:
+        match self._form:
+            case "xml":
+                return packet.payload + b"\n"
+            case "raw":
+                return packet.payload
+            case "jsonl":
+                line: dict[str, object] = {"an": packet.an, "stream": self._stream, "received": round(now, 6)}
+                sent = stamp_of(packet.payload)
+                if sent is not None:
+                    line["latency_ms"] = round((now - sent) * 1_000, 3)
+                text = text_of(packet.payload)
+                if text is not None:
+                    line["xml"] = text
+                else:
+                    line["payload_base64"] = base64.b64encode(packet.payload).decode("ascii")
+                return json.dumps(line).encode() + b"\n"
+        return b""
+
+    def _gap(self, gap: Gap) -> bytes:
+        if self._form == "jsonl":
+            return json.dumps({"gap": [gap.after, gap.until]}).encode() + b"\n"
+        if self._form != "none" or not sys.stderr.isatty():
+            note(f"gap: packets after {gap.after} up to {gap.until} could not be had from anybody")
+        return b""
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

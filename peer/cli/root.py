@@ -1,0 +1,131 @@
+"""`root`: a feed into the mesh."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from datetime import date
+from pathlib import Path
+
+import trio
+
+from dht.addresses import endpoint_text
+from peer.cli.config import Settings
+from peer.cli.errors import CliError, ExitCode
+from peer.cli.run import beside, note, peer_options, run
+from peer.coreconfig import Role
+from peer.feeds.plan import FeedOptions, plan_feed
+from peer.feeds.serve import RootFeed
+from peer.feeds.stamp import STAMP_BYTES, stamp
+from peer.feeds.state import default_folder
+from peer.node import Peer
+
+
+def root(settings: Settings) -> int:
+    if settings["owner"] is not None and settings["grant"] is not None:
+        raise CliError("--owner and --grant say two different things: give one of them", ExitCode.USAGE)
+    plan = plan_feed(
+        FeedOptions(
+            source=settings["feed"],
+            framing=settings["framing"],
+            numbering=settings["numbering"],
+            rate=settings["rate"],
+            speed=settings["speed"],
+            loop=settings["loop"],
+            reference=_date(settings["date"]),
+        )
+    )
+    owner = owner_of(settings)
+    options = peer_options(
+        settings,
+        Role.ROOT,
+        capacity=settings["capacity"],
+        compress=settings["compress"],
+        owner=owner,
+        numbers=default_folder(os.environ) if settings["keep_numbers"] else None,
+        grant=Path(settings["grant"]).expanduser() if settings["grant"] is not None else None,
+    )
+
+    async def command() -> int:
+        opened = trio.Event()
+
+        def introduce(peer: Peer) -> None:
+            _introduce(peer, settings)
+            opened.set()
+
+        feed = RootFeed(
+            options,
+            plan,
+            transform=(lambda payload: stamp(payload, time.time())) if settings["stamp"] else bytes,
+            overhead=STAMP_BYTES if settings["stamp"] else 0,
+            find_timeout=0.0 if settings["first"] else min(3.0, settings["find_timeout"]),
+            sync_timeout=settings["sync_timeout"],
+            on_listening=lambda host, port: note(f"feed listens on {endpoint_text((host, port))}"),
+            on_open=introduce,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed.run)
+            await opened.wait()
+            assert feed.peer is not None
+            await beside(feed.peer, settings, nursery, live=True)
+            await feed.ended.wait()
+            if not settings["exit_at_end"]:
+                note(f"the feed has ended after {feed.published} packets; serving its history (Ctrl-C ends)")
+                await trio.sleep_forever()
+            await _let_children_catch_up(feed.peer)
+            nursery.cancel_scope.cancel()
+        return ExitCode.OK
+
+    return run(settings, command)
+
+
+def _introduce(peer: Peer, settings: Settings) -> None:
+    from dht import id_text
+
+    host, port = peer.address
+    reach = endpoint_text(("127.0.0.1" if host in ("0.0.0.0", "::") else host, port))
+    note(f"root of {settings['roots_key']} on {reach}, owner {id_text(peer.owner)}")
+    note(f"join it with: skymesh join --roots-key {settings['roots_key']} --bootstrap {shlex.quote(reach)}")
+
+
+async def _let_children_catch_up(peer: Peer) -> None:
+    """Before leaving for good: until every child has acknowledged the end, for a bounded time."""
+    sender = peer.core.sender
+    assert sender is not None
+    with trio.move_on_after(10.0):
+        while any(link.acked < sender.log.head for link in sender.children.values()):
+            await peer.wait_turn()
+
+
+def owner_of(settings: Settings) -> Path | None:
+    """The owner's key file, made on first use."""
+    from dht import Identity
+    from dht.streams import owner_of_name
+
+    if settings["owner"] is None:
+        return None
+    path = Path(settings["owner"]).expanduser()
+    is_new = not path.exists()
+    owner = Identity.load_or_create(path)
+    if is_new:
+        note(
+            f"made the owner key {path}: give it, or grants by it, to every other root of {settings['roots_key']} "
+            f"(a stream named {settings['roots_key'].partition('.')[0]}.{owner.fingerprint} can have no other owner)"
+        )
+    named = owner_of_name(settings["roots_key"]) if "." in settings["roots_key"] else None
+    if named is not None and named != owner.peer_id:
+        raise CliError(
+            f"{path} is the key of {owner.fingerprint}, and {settings['roots_key']} belongs to another owner",
+            ExitCode.WRONG_OWNER,
+        )
+    return path
+
+
+def _date(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise CliError(f"--date takes YYYY-MM-DD, not {text!r}", ExitCode.USAGE) from None

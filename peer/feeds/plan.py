@@ -1,0 +1,173 @@
+"""What a root can be fed from, by the word on the command line.
+
+    FILE, -                     packets in a file or on standard input
+    tcp://HOST:PORT             connect, and read; again after a break
+    tcp-listen://HOST:PORT      wait for a program that connects and writes
+    asdi:SOURCE                 any of the above as lines of ASDI text: they become XML, and carry their own numbers
+    archive:PATH                an archive of the pipeline
+    log:DIR                     what `record` wrote
+    demo, demo:COPIES           the built-in feed, the same at every root
+
+docs/feeds.md is the specification. This file understands the words; `serve` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from dht.addresses import parse_endpoint
+from peer.errors import FeedError
+from peer.feeds.framing import KINDS
+
+if TYPE_CHECKING:
+    from peer.feeds.sequencer import Numbered
+    from peer.feeds.sources import ByteSource
+
+DEFAULT_FILE_RATE = 1_000.0
+"""Packets a second from a file when nothing else is said: faster, and the history is gone before anybody has joined."""
+NUMBERINGS = ("asdi", "position", "content")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOptions:
+    """What the flags of `root` say. `auto` is what the source suggests."""
+
+    source: str
+    framing: str = "auto"
+    numbering: str = "auto"
+    rate: float | None = None
+    """Packets a second; 0: as fast as they can be read."""
+    speed: float | None = None
+    """Times the speed of the packets' own times."""
+    loop: bool = False
+    reference: date | None = None
+    """A day near the first message of an ASDI file, which has no month and year; None: today."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A source that was understood. Either `make_bytes`, or `packets` that carry their numbers already."""
+
+    name: str
+    numbering: str
+    framing: str = "xml"
+    make_bytes: Callable[[Callable[[str, int], None]], ByteSource] | None = None
+    packets: Callable[[], Iterator[Numbered]] | None = None
+    is_live: bool = False
+    """It comes when it comes: no pace of ours."""
+    is_demo: bool = False
+    rate: float | None = None
+    speed: float | None = None
+    loop: bool = False
+    reference: date = field(default_factory=lambda: datetime.now(UTC).date())
+    copies: int = 1
+
+
+def plan_feed(options: FeedOptions) -> Plan:
+    """FeedError for words that make no sense together."""
+    if options.rate is not None and options.speed is not None:
+        raise FeedError("--rate and --speed say two different things: give one of them")
+    for name, value in (("--rate", options.rate), ("--speed", options.speed)):
+        if value is not None and not (0 <= value < float("inf")):
+            raise FeedError(f"{name} is a number from 0 up, not {value:g}")
+    if options.speed == 0:
+        raise FeedError("--speed is above 0; for everything at once give --rate 0")
+    kind, colon, rest = options.source.partition(":")
+    if options.source == "demo" or (kind == "demo" and colon):
+        return _demo(options, rest)
+    if kind in ("archive", "log") and colon:
+        return _replay(options, kind, rest)
+    return _bytes(options, kind == "asdi" and bool(colon))
+
+
+def _demo(options: FeedOptions, rest: str) -> Plan:
+    if rest and not rest.isdecimal():
+        raise FeedError(f"demo:COPIES takes a number, not {rest!r}")
+    return Plan(
+        name=options.source,
+        numbering="own",
+        is_live=True,
+        is_demo=True,
+        rate=options.rate,
+        speed=options.speed,
+        copies=int(rest) if rest else 1,
+    )
+
+
+def _replay(options: FeedOptions, kind: str, path: str) -> Plan:
+    from peer.feeds import replay
+
+    if not path:
+        raise FeedError(f"{kind}: needs a path")
+    if options.loop:
+        raise FeedError(f"{kind}: packets keep the numbers they had, so they can't come again: --loop is not for it")
+    read = replay.archive_packets if kind == "archive" else replay.log_packets
+    speed = options.speed if options.speed is not None or options.rate is not None else 1.0
+    return Plan(name=options.source, numbering="own", packets=lambda: read(path), rate=options.rate, speed=speed)
+
+
+def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
+    source = options.source.partition(":")[2] if is_asdi else options.source
+    if not source:
+        raise FeedError("asdi: needs a source behind it: a file, -, tcp://HOST:PORT or tcp-listen://HOST:PORT")
+    is_file = source != "-" and "://" not in source
+    framing = options.framing
+    if framing == "auto":
+        framing = "lines" if is_asdi else "xml"
+    if framing not in KINDS:
+        raise FeedError(f"--framing is one of auto, {', '.join(KINDS)}, not {framing!r}")
+    numbering = options.numbering
+    if numbering == "auto":
+        # A loop comes again with the same sequence numbers: only its place tells the rounds apart.
+        numbering = ("position" if options.loop else "asdi") if is_asdi else "position" if is_file else "content"
+    if numbering not in NUMBERINGS:
+        raise FeedError(f"--numbering is one of auto, {', '.join(NUMBERINGS)}, not {numbering!r}")
+    if numbering == "asdi" and not is_asdi:
+        raise FeedError(f"--numbering asdi is for ASDI text: write the feed as asdi:{source}")
+    if numbering == "asdi" and options.loop:
+        raise FeedError("ASDI's own numbers can't come again: --loop needs --numbering position")
+    if options.loop and not is_file:
+        raise FeedError("--loop is for files")
+    if options.speed is not None and not (is_asdi and is_file):
+        raise FeedError("--speed needs packets that carry a time: asdi:FILE, archive:, log: or demo")
+    rate = options.rate
+    if rate is None and options.speed is None and is_file:
+        rate = DEFAULT_FILE_RATE
+    return Plan(
+        name=options.source,
+        numbering=numbering if not is_asdi or numbering != "position" else "asdi-position",
+        framing=framing,
+        make_bytes=_source(source, options.loop),
+        is_live=not is_file,
+        rate=rate,
+        speed=options.speed,
+        loop=options.loop,
+        reference=options.reference or datetime.now(UTC).date(),
+    )
+
+
+def _source(source: str, loop: bool) -> Callable[[Callable[[str, int], None]], ByteSource]:
+    from peer.feeds import sources
+
+    scheme, separator, rest = source.partition("://")
+    if source == "-":
+        return lambda on_listening: sources.DescriptorSource()
+    if not separator:
+        return lambda on_listening: sources.FileSource(source, loop)
+    if scheme not in ("tcp", "tcp-listen"):
+        raise FeedError(f"a feed is a file, -, tcp://, tcp-listen://, asdi:, archive:, log: or demo, not {source!r}")
+    host, port = parse_tcp(rest, source)
+    if scheme == "tcp":
+        return lambda on_listening: sources.TcpSource(host, port)
+    return lambda on_listening: sources.TcpListenSource(host, port, on_listening)
+
+
+def parse_tcp(text: str, whole: str) -> tuple[str, int]:
+    """HOST:PORT, [V6]:PORT, :PORT; FeedError for anything else."""
+    try:
+        return parse_endpoint(text, default_host="")
+    except ValueError as error:
+        raise FeedError(f"{whole}: {error} behind ://") from None

@@ -1,0 +1,225 @@
+"""What the mesh machine asks its owner to do (effects), and what it tells the application (events).
+
+Link numbers are the machine's own, one series for parents and children; the owner maps them to dcp's links. Effects
+must be run in the order given and before the next input; those on a link that has just ended are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from peer.mesh.messages import Address, CloseReason, PeerId, RefuseReason
+
+Link = NewType("Link", int)
+Request = NewType("Request", int)
+"""The owner's name for a join that waits for our answer."""
+Inquiry = NewType("Inquiry", int)
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLink:
+    """Ask for a link; ends in `link_opened`, `link_refused` or `open_timed_out`, or in our own CloseLink."""
+
+    link: Link
+    peer_id: PeerId
+    address: Address
+    hello: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptLink:
+    """Mint the nonce, enter the link under this number, then answer."""
+
+    request: Request
+    link: Link
+    reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseLink:
+    request: Request
+    reason: RefuseReason
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    """One body for several links: beats are many and all alike."""
+
+    links: tuple[Link, ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLink:
+    """Close, or give up an opening. No input about this link may follow."""
+
+    link: Link
+    reason: CloseReason
+
+
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Ends in `inquiry_answered` or `inquiry_timed_out`."""
+
+    inquiry: Inquiry
+    address: Address
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesWanted:
+    """Ask the directory; the answer is `add_candidates`, whenever and as often as it likes."""
+
+    below_level: int
+    """Only peers below this level are of use; UNPLACED when every level is."""
+    for_repair: bool
+    """Slots kept for repairs count as free for us."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRecord:
+    level: int
+    hops: int
+    resilience: int
+    children: int
+    capacity: int
+    free: int
+    free_for_repair: int
+    parents_held: int
+    parents_wanted: int
+    is_root: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRecord:
+    pass
+
+
+Effect = (
+    OpenLink
+    | AcceptLink
+    | RefuseLink
+    | SendMessage
+    | CloseLink
+    | Inquire
+    | CandidatesWanted
+    | PublishRecord
+    | WithdrawRecord
+)
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class ParentGained:
+    link: Link
+    peer_id: PeerId
+    address: Address
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParentLost:
+    """The link is gone. `reason` says who ended it and why, in words for people and tests."""
+
+    link: Link
+    peer_id: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParentSuspected:
+    """Silent for too long: a spare is being sought, the link still stands."""
+
+    link: Link
+    peer_id: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class ChildGained:
+    link: Link
+    peer_id: PeerId
+    address: Address
+    query: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLost:
+    link: Link
+    peer_id: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Fewer than the wanted number of sound parents; the stream goes on with what there is."""
+
+    sound: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The wanted number of sound parents, `after` seconds since it was last so, or since the start."""
+
+    wanted: int
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResilienceChanged:
+    """So many sound parents now: one less can die without a stall. Told by the shell, also to a new listener."""
+
+    sound: int
+    wanted: int
+
+    @property
+    def is_met(self) -> bool:
+        return self.sound >= self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRestart:
+    """No parent for too long: the children were let go and this peer starts over."""
+
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """This process slept; what it believed is being checked again."""
+
+    slept: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    pass
+
+
+Event = (
+    ParentGained
+    | ParentLost
+    | ParentSuspected
+    | ChildGained
+    | ChildLost
+    | Degraded
+    | Restored
+    | ColdRestart
+    | Thawed
+    | Leaving
+    | Left
+)

@@ -1,0 +1,259 @@
+"""Getting parents: joins, refusals, time-outs, hedging, back-off, and asking the directory.
+
+Knows the candidates and what is pending; whether more parents are needed at all is summed up here from the parent
+table, and what a new parent means is the mesh machine's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peer.mesh.candidates import AVOIDANCE, Candidate, CandidateCache
+from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, Link, OpenLink
+from peer.mesh.membership import SEEKING, Membership
+from peer.mesh.messages import (
+    MAX_HOPS,
+    ChildrenRequest,
+    CloseReason,
+    Join,
+    MalformedMessage,
+    PeerId,
+    Peers,
+    RefuseReason,
+    decode_answer_untrusted,
+    decode_refuse_untrusted,
+    encode_join,
+    encode_request,
+)
+from peer.mesh.parents import ParentTable, PendingJoin
+from peer.mesh.selection import Seeker
+from peer.mesh.timers import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peer.mesh.children import ChildTable
+    from peer.mesh.selection import SelectionPolicy
+    from peer.mesh.state import Standing
+
+LOOKUP_COUNT = 24
+"""Candidates asked of the directory at once: three choices of eight."""
+MAX_DOUBLINGS = 16
+MAX_INQUIRIES = 32
+"""Children inquiries in flight; the walk asks one a refusal, and a refusal beyond this is only a refusal."""
+ASKS_ITS_CHILDREN = frozenset({RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS, RefuseReason.QUERY_NOT_CARRIED})
+
+
+class Seeking:
+    """Invariant: a candidate is pending at most once; every pending join has a deadline that WATCH will see."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        parents: ParentTable,
+        children: ChildTable,
+        *,
+        policy: SelectionPolicy,
+        coverage: Callable[[bytes], float],
+        query: bytes,
+    ) -> None:
+        config = standing.config
+        self._own, self._config = standing, config
+        self._parents, self._children = parents, children
+        self._policy, self._coverage, self._query = policy, coverage, query
+        self.candidates = CandidateCache(
+            standing.peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime
+        )
+        self.pending: dict[Link, PendingJoin] = {}
+        self._inquiries: dict[Inquiry, PeerId] = {}
+        self._joins = 0
+        self._tries = 0
+        self._rounds = 0
+        self._is_starved = False
+        self._looked_at = float("-inf")
+
+    # When to seek
+
+    def soon(self, now: float) -> None:
+        """A new difference: start at once, with no back-off left over from an earlier one."""
+        self._tries = self._rounds = 0
+        if self._own.state in SEEKING:
+            self._own.timers.set_earlier(Timer.SEEK, now)
+
+    def wake_if_starved(self, now: float) -> None:
+        """New candidates came, and there had been none."""
+        if self._is_starved and self._own.state in SEEKING:
+            self._own.timers.set_earlier(Timer.SEEK, now)
+
+    def succeeded(self) -> None:
+        self._tries = self._rounds = 0
+
+    def seek(self, now: float) -> None:
+        """Send as many joins as parents are missing. A join that is slow to be answered no longer counts (hedging)."""
+        if self._own.state not in SEEKING:
+            return
+        young = [join.sent_at for join in self.pending.values() if now - join.sent_at < self._config.hedge_after]
+        if young:  # whatever woke us took the timer with which the oldest of these would be hedged
+            self._own.timers.set_earlier(Timer.SEEK, min(young) + self._config.hedge_after + 0.001)
+        need = self._config.parents_wanted - len(self._parents.sound()) - len(young)
+        if need <= 0:
+            return
+        if self._own.state is not Membership.STEADY:
+            self.look_up(now)
+        self._is_starved = False
+        for _ in range(need):
+            candidate = self.choose(now) if self._tries < self._config.joins_per_round else None
+            if candidate is None:
+                self._is_starved = self._tries < self._config.joins_per_round
+                self._back_off(now)
+                return
+            self.join(candidate, now)
+
+    def _back_off(self, now: float) -> None:
+        low, high = self._config.backoff_base
+        delay = min(self._own.rng.uniform(low, high) * 2.0**self._rounds, self._config.backoff_limit)
+        self._tries = 0
+        self._rounds = min(self._rounds + 1, MAX_DOUBLINGS)
+        self._own.counters["rounds_failed"] += 1
+        self._own.timers.set(Timer.SEEK, now + delay)
+
+    # Whom to ask
+
+    def choose(self, now: float, *, max_hops: int = MAX_HOPS) -> Candidate | None:
+        has_children = bool(self._children)
+        busy = self._parents.peer_ids() | {j.peer_id for j in self.pending.values()} | self._children.peer_ids()
+        below = self._own.rules.ceiling(self._own.level, has_children=has_children)
+        able = self.candidates.eligible(now, below=below, exclude=busy)
+        if not able and max_hops == MAX_HOPS:
+            able = self.candidates.last_resort(now, below=below, exclude=busy)
+        if self._config.requires_resilient_parents:
+            able = [c for c in able if c.resilience is None or c.resilience >= self._config.parents_wanted]
+        if max_hops < MAX_HOPS:
+            able = [c for c in able if c.hops <= max_hops]
+        seeker = Seeker(
+            has_children=has_children,
+            choices=self._config.repair_choices if has_children else self._config.choices,
+            parent_hosts=self._parents.hosts(),
+            parent_prefixes=self._parents.prefixes(),
+            coverage=self._coverage,
+        )
+        return self._policy.choose(able, seeker, self._own.rng)
+
+    def look_up(self, now: float, *, below: int | None = None) -> None:
+        """Ask the directory, not too often; with `below` given, at once."""
+        if below is None:
+            if now - self._looked_at < self._config.lookup_patience:
+                return
+            below = self._own.rules.ceiling(self._own.level, has_children=bool(self._children))
+        self._looked_at = now
+        self._own.counters["lookups"] += 1
+        self._own.effects.append(CandidatesWanted(below, bool(self._children), LOOKUP_COUNT))
+
+    # Joins
+
+    def join(self, candidate: Candidate, now: float, *, is_replacement: bool = False) -> None:
+        own = self._own
+        link = own.new_link()
+        self._joins += 1
+        self._tries += 1
+        candidate.joins += 1
+        deadline_at = now + self._config.join_timeout
+        self.pending[link] = PendingJoin(candidate.peer_id, candidate.address, now, deadline_at, is_replacement)
+        has_children = bool(self._children)
+        hello = Join(
+            own.peer_id,
+            own.run,
+            self._joins,
+            own.rules.ceiling(own.level, has_children=has_children),
+            self._config.parents_wanted,
+            len(self._parents.sound()),
+            self._parents.resilience(),
+            is_repair=own.counters["parents_lost"] > 0,
+            has_children=has_children,
+        )
+        own.counters["joins_sent"] += 1
+        own.effects.append(OpenLink(link, candidate.peer_id, candidate.address, encode_join(hello)))
+        own.timers.set_earlier(Timer.WATCH, deadline_at)
+        if not is_replacement:
+            own.timers.set_earlier(Timer.SEEK, now + self._config.hedge_after + 0.001)
+
+    def take_answered(self, link: Link, now: float) -> PendingJoin | None:
+        """The join that this answer belongs to, if it still counts."""
+        join = self.pending.pop(link, None)
+        if join is not None:
+            self.candidates.answered(join.peer_id, round_trip=now - join.sent_at, now=now)
+        return join
+
+    def refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+        join = self.take_answered(link, now)
+        if join is None:
+            return
+        own = self._own
+        own.counters["joins_refused"] += 1
+        try:
+            why = RefuseReason(reason)
+        except ValueError:
+            why = RefuseReason.POLICY  # a reason from a later version: leave that peer alone
+        self.candidates.refused(join.peer_id, why, until=now + AVOIDANCE[why] * own.rng.uniform(0.75, 1.25))
+        try:
+            referrals = decode_refuse_untrusted(body).referrals if body else ()
+        except MalformedMessage:
+            own.counters["malformed"] += 1
+        else:
+            self.candidates.add_hearsay(referrals, teller=self.candidates.find(join.peer_id), now=now)
+        if self._policy.walks and why in ASKS_ITS_CHILDREN and len(self._inquiries) < MAX_INQUIRIES:
+            inquiry = Inquiry(own.new_link())
+            self._inquiries[inquiry] = join.peer_id
+            own.counters["inquiries"] += 1
+            own.effects.append(Inquire(inquiry, join.address, encode_request(ChildrenRequest(self._query))))
+        self._failed(join, now)
+
+    def decline(self, link: Link, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
+        """An Accept that we do not take."""
+        self._own.close(link, reason)
+        self.candidates.avoid(join.peer_id, until=now + avoid)
+        self._failed(join, now)
+
+    def unanswered(self, link: Link, now: float) -> bool:
+        """An opening that ended without an answer; says whether it was one."""
+        join = self.pending.pop(link, None)
+        if join is None:
+            return False
+        self._own.counters["joins_unanswered"] += 1
+        self.candidates.failed(join.peer_id, now=now)
+        self._failed(join, now)
+        return True
+
+    def expire(self, now: float) -> float:
+        """Give up what is overdue; says when the next will be."""
+        for link in [link for link, join in self.pending.items() if join.deadline_at <= now]:
+            self._own.close(link, CloseReason.NOT_PENDING)
+            self.unanswered(link, now)
+        return min((join.deadline_at for join in self.pending.values()), default=float("inf"))
+
+    def give_up(self) -> None:
+        for link in self.pending:
+            self._own.close(link, CloseReason.NOT_PENDING)
+        self.pending.clear()
+
+    def _failed(self, join: PendingJoin, now: float) -> None:
+        if not join.is_replacement and self._own.state in SEEKING:
+            self._own.timers.set_earlier(Timer.SEEK, now)
+
+    # Children answers, for the walk
+
+    def inquiry_answered(self, inquiry: Inquiry, answer: bytes, now: float) -> None:
+        asked = self._inquiries.pop(inquiry, None)
+        if asked is None:
+            return
+        try:
+            peers = decode_answer_untrusted(answer)
+        except MalformedMessage:
+            self._own.counters["malformed"] += 1
+            return
+        if isinstance(peers, Peers):
+            self.candidates.add_hearsay(peers.peers, teller=self.candidates.find(asked), now=now)
+            self.wake_if_starved(now)
+
+    def inquiry_timed_out(self, inquiry: Inquiry) -> None:
+        self._inquiries.pop(inquiry, None)

@@ -1,0 +1,1 @@
+"""What a peer shows of itself: statistics, metrics, status, traces, and the mesh seen from outside."""
