@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from dht.addresses import parse_endpoint
 from peer.errors import FeedError
+from peer.feeds import plugins
 from peer.feeds.framing import KINDS
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def plan_feed(options: FeedOptions) -> Plan:
     kind, colon, rest = options.source.partition(":")
     if options.source == "demo" or (kind == "demo" and colon):
         return _demo(options, rest)
-    if kind in ("archive", "log") and colon:
-        return _replay(options, kind, rest)
+    if colon and kind != "asdi" and not rest.startswith("//") and (read := plugins.reader(kind)) is not None:
+        return _numbered(options, kind, rest, read)
     return _bytes(options, kind == "asdi" and bool(colon))
 
 
@@ -97,16 +98,13 @@ def _demo(options: FeedOptions, rest: str) -> Plan:
     )
 
 
-def _replay(options: FeedOptions, kind: str, path: str) -> Plan:
-    from peer.feeds import replay
-
-    if not path:
+def _numbered(options: FeedOptions, kind: str, rest: str, read: Callable[[str], Iterator[Numbered]]) -> Plan:
+    if not rest:
         raise FeedError(f"{kind}: needs a path")
     if options.loop:
-        raise FeedError(f"{kind}: packets keep the numbers they had, so they can't come again: --loop is not for it")
-    read = replay.archive_packets if kind == "archive" else replay.log_packets
+        raise FeedError(f"--loop does not work with {kind}: packets keep the numbers they had")
     speed = options.speed if options.speed is not None or options.rate is not None else 1.0
-    return Plan(name=options.source, numbering="own", packets=lambda: read(path), rate=options.rate, speed=speed)
+    return Plan(name=options.source, numbering="own", packets=lambda: read(rest), rate=options.rate, speed=speed)
 
 
 def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:

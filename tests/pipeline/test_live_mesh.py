@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from peer.errors import FeedError
-from peer.feeds.replay import archive_packets
 from peer.packetlog import Packet, Reader
 from pipeline.archive import Archive
 from pipeline.archive_jobs import verify
 from pipeline.cli import INTERRUPTED
 from pipeline.live import is_written
+from pipeline.feed import packets as archive_packets
 from pipeline.replay import iterate
 from tests.asdi.lines import GOLDEN
 from tests.peer.command import LOCAL, PATIENCE, call, root
