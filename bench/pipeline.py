@@ -20,7 +20,7 @@ from bench.report import Report, Target, progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.scan import Piece
+    from pipeline.archive.scan import Piece
 
 SUMMARY = "pipeline: ingest, selectivity and replay on Spark beside one process (rows a second, ratio, growth)"
 PAPER = [
@@ -119,11 +119,11 @@ def _targets(rows: list[dict[str, Any]], growth: list[dict[str, Any]]) -> list[T
 
 
 def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root: Path) -> list[dict[str, Any]]:
-    from pipeline.archive import Archive
-    from pipeline.ingest import ingest
+    from pipeline.analyze.selectivity import partial, selectivity
+    from pipeline.archive.manifest import Archive
+    from pipeline.archive.scan import pieces
+    from pipeline.ingest.text import ingest
     from pipeline.replay import iterate_with_spark
-    from pipeline.scan import pieces
-    from pipeline.selectivity import partial, selectivity
 
     rows: list[dict[str, Any]] = []
 
@@ -196,11 +196,11 @@ def _below(piece: Piece, first: int, end: int) -> Piece:
 def _warm_up(spark: SparkSession, root: Path) -> None:
     """Each job once with a few lines: Java, both workers and their modules are up, as a job of minutes finds them."""
     from asdi.flights import Feed
-    from pipeline.archive import Archive
-    from pipeline.ingest import ingest
+    from pipeline.analyze.selectivity import partial, selectivity
+    from pipeline.archive.manifest import Archive
+    from pipeline.archive.scan import pieces
+    from pipeline.ingest.text import ingest
     from pipeline.replay import iterate_with_spark
-    from pipeline.scan import pieces
-    from pipeline.selectivity import partial, selectivity
 
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
@@ -216,15 +216,15 @@ def _warm_up(spark: SparkSession, root: Path) -> None:
 
 # --- the same work in one process of its own ---
 def _alone(*, work: str, **options: Any) -> dict[str, float]:
-    import pipeline.ingest
+    import pipeline.analyze.selectivity
+    import pipeline.ingest.text
     import pipeline.replay
-    import pipeline.selectivity
 
     begun, used = time.perf_counter(), time.process_time()
     if work == "ingest":
         _ingest_alone([Path(path) for path in options["raw"]], Path(options["out"]))
     elif work == "selectivity":
-        pipeline.selectivity.tally(options["pieces"], options["queries"])
+        pipeline.analyze.selectivity.tally(options["pieces"], options["queries"])
     else:
         sum(1 for _ in pipeline.replay.iterate(options["archive"]))
     return {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - used}
@@ -232,10 +232,10 @@ def _alone(*, work: str, **options: Any) -> dict[str, float]:
 
 def _ingest_alone(raw: list[Path], out: Path) -> None:
     """One pass, which is all that one process needs: the same parser, XML, Parquet and commit."""
-    from pipeline.archive import Archive, Job
-    from pipeline.ingest import Begin, convert
-    from pipeline.inputs import Chunk, reference_date
-    from pipeline.parts import PartWriter
+    from pipeline.archive.manifest import Archive, Job
+    from pipeline.archive.parts import PartWriter
+    from pipeline.ingest.inputs import Chunk, reference_date
+    from pipeline.ingest.text import Begin, convert
 
     shutil.rmtree(out, ignore_errors=True)
     archive = Archive(out)
@@ -303,7 +303,7 @@ class _Raw:
 
     def _lines(self) -> Iterator[bytes]:
         from asdi.flights import Feed
-        from pipeline.generate import write_hour
+        from pipeline.ingest.generate import write_hour
         from pipeline.tasks import each
 
         hours = self._directory / "hours"
@@ -335,7 +335,7 @@ class _Raw:
 
 def _growth(spark: SparkSession, raw: _Raw, root: Path, millions: list[int]) -> list[dict[str, Any]]:
     """Cost of ingest against size, one after another in the same session; memory is the most there ever was."""
-    from pipeline.ingest import ingest
+    from pipeline.ingest.text import ingest
 
     found = []
     for size in sorted(millions):

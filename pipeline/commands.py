@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pipeline.archive import Archive
-    from pipeline.record import BatchGate
+    from pipeline.archive.manifest import Archive
+    from pipeline.live.record import BatchGate
     from pipeline.replay import Replayed
 
 
 def run_ingest(args: Namespace) -> int:
-    from pipeline.generate import described_first_an
-    from pipeline.ingest import ingest
-    from pipeline.ingest_xml import ingest_xml
-    from pipeline.inputs import expand
+    from pipeline.ingest.generate import described_first_an
+    from pipeline.ingest.inputs import expand
+    from pipeline.ingest.text import ingest
+    from pipeline.ingest.xml import ingest_xml
     from pipeline.tasks import shown
 
     expand(args.raw)  # what is not there is told before Spark is started
@@ -66,8 +66,8 @@ def _check_folder_of(path: Path | None) -> None:
 
 
 def run_verify(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.archive_jobs import verify
+    from pipeline.archive.jobs import verify
+    from pipeline.archive.manifest import Archive
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
@@ -79,8 +79,8 @@ def run_verify(args: Namespace) -> int:
 
 
 def run_compact(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.archive_jobs import compact
+    from pipeline.archive.jobs import compact
+    from pipeline.archive.manifest import Archive
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
@@ -91,8 +91,8 @@ def run_compact(args: Namespace) -> int:
 
 
 def run_retain(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.archive_jobs import retain
+    from pipeline.archive.jobs import retain
+    from pipeline.archive.manifest import Archive
 
     cli.show({"files_removed": retain(Archive(args.archive), args.before)}, args)
     return 0
@@ -103,8 +103,8 @@ def _us(moment: datetime | None) -> int | None:
 
 
 def run_analyze(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.archive_jobs import read
+    from pipeline.archive.jobs import read
+    from pipeline.archive.manifest import Archive
     from pipeline.tasks import shown
 
     if args.what != "mesh":
@@ -133,7 +133,7 @@ def run_analyze(args: Namespace) -> int:
 
 
 def _queries(args: Namespace) -> list[str]:
-    from pipeline.matcher import compile_queries, read_queries
+    from pipeline.analyze.matcher import compile_queries, read_queries
 
     queries = list(args.query)
     if args.queries:
@@ -155,7 +155,7 @@ def _namespaces(args: Namespace) -> dict[str, str]:
 
 
 def _bandwidth(packets: DataFrame, args: Namespace) -> int:
-    from pipeline.bandwidth import bandwidth
+    from pipeline.analyze.bandwidth import bandwidth
 
     dictionary = args.dictionary.read_bytes() if args.dictionary else None
     rows = rows_of(bandwidth(packets, dictionary).orderBy("window"))
@@ -177,8 +177,8 @@ def _draw_bandwidth(figure: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _selectivity(spark: SparkSession, archive: Archive, queries: list[str], args: Namespace) -> int:
-    from pipeline.scan import pieces
-    from pipeline.selectivity import UNION, partial, selectivity
+    from pipeline.analyze.selectivity import UNION, partial, selectivity
+    from pipeline.archive.scan import pieces
 
     work = pieces(archive, stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop))
     found = rows_of(selectivity(partial(spark, work, queries, _namespaces(args))).orderBy("query"))
@@ -202,7 +202,7 @@ def _draw_rates(figure: Any, rates: list[float]) -> None:
 def _fleet(packets: DataFrame, args: Namespace) -> int:
     from pyspark.sql import functions as f
 
-    from pipeline import fleet
+    from pipeline.analyze import fleet
 
     known = fleet.facts(packets).persist()
     legs = fleet.distances(known)
@@ -234,7 +234,7 @@ def _draw_bars(figure: Any, rows: list[dict[str, Any]], name: str, value: str) -
 
 
 def _mesh(spark: SparkSession, args: Namespace) -> int:
-    from pipeline.meshtrace import mesh, read_traces, relate
+    from pipeline.analyze.meshtrace import mesh, read_traces, relate
 
     traces = read_traces(spark, args.paths).persist()
     parts = {args.by: rows_of(mesh(traces, args.by).orderBy(args.by)), "protocols": rows_of(relate(traces))}
@@ -247,8 +247,8 @@ def _mesh(spark: SparkSession, args: Namespace) -> int:
 
 
 def run_train(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.dictionary import train_dictionary
+    from pipeline.archive.dictionary import train_dictionary
+    from pipeline.archive.manifest import Archive
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
@@ -262,7 +262,7 @@ def run_train(args: Namespace) -> int:
 
 
 def run_record(args: Namespace) -> int:
-    from pipeline.record import BatchGate, record
+    from pipeline.live.record import BatchGate, record
 
     if not args.roots_key and not args.log.is_dir():
         raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
@@ -319,8 +319,8 @@ def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: Batch
 
 
 def run_replay(args: Namespace) -> int:
-    from pipeline.archive import Archive
-    from pipeline.live import root_command
+    from pipeline.archive.manifest import Archive
+    from pipeline.live.commands import root_command
     from pipeline.replay import iterate, iterate_with_spark
 
     Archive(args.archive).require()
@@ -374,7 +374,7 @@ def _print_packets(packets: Iterable[Replayed], args: Namespace) -> int:
 
 
 def run_generate(args: Namespace) -> int:
-    from pipeline.generate import generate
+    from pipeline.ingest.generate import generate
     from pipeline.tasks import shown
 
     hours = round(args.days * 24)

@@ -13,13 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.archive import Archive, DataFile
+from pipeline.archive.manifest import Archive, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from pipeline.scan import Piece
+    from pipeline.archive.scan import Piece
 
 # Rows that one task reads and sorts, and of them those that come to the driver in one piece.
 RANGE_ROWS = 100_000
@@ -68,7 +68,7 @@ def _overlapping(files: list[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _rows(archive: Archive, file: DataFile, from_us: int | None, to_us: int | None) -> Iterator[Replayed]:
-    from pipeline.scan import Piece, batches
+    from pipeline.archive.scan import Piece, batches
 
     for batch in batches(Piece((str(archive.path / file.path),), from_us, to_us)):
         yield from _replayed(batch)
@@ -87,7 +87,7 @@ def ranges(
     archive: Archive, files: list[DataFile], from_us: int | None, to_us: int | None, rows: int = RANGE_ROWS
 ) -> list[Piece]:
     """Files, sorted by their first AN, as ranges of ANs of about so many rows, in order; each needs only its files."""
-    from pipeline.scan import Piece
+    from pipeline.archive.scan import Piece
 
     found: list[Piece] = []
     group: list[DataFile] = []
@@ -125,7 +125,7 @@ def iterate_with_spark(
     """
     import pyarrow as pa
 
-    from pipeline.scan import scan
+    from pipeline.archive.scan import scan
 
     archive = Archive(path)
     from_us, to_us = _us(from_time), _us(to_time)
@@ -141,7 +141,7 @@ def sorted_range(piece: Piece) -> Iterator[pa.RecordBatch]:
     """A worker's part: the packets of a range in order, as Arrow streams of a few thousand, a row each."""
     import pyarrow as pa
 
-    from pipeline.scan import batches
+    from pipeline.archive.scan import batches
 
     found = list(batches(piece))
     if not found:

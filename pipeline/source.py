@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from peer.packetlog import Gap, LogTruncated, PacketLogError, Reader, settle
-from pipeline.live import check_recorder, start_recorder
+from pipeline.live.commands import check_recorder, start_recorder
 from pipeline.session import PipelineError
 
 if TYPE_CHECKING:

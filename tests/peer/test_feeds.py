@@ -247,13 +247,45 @@ def test_a_packet_log_is_fed_with_its_gaps(tmp_path):
 
 
 def test_an_archive_or_log_that_is_not_there_is_one_sentence(tmp_path):
+    plan = plan_feed(FeedOptions(source=f"archive:{tmp_path / 'nothing'}"))
     with pytest.raises(FeedError):
-        list(archive_packets(str(tmp_path / "nothing")))
+        list(plan.packets())
     with pytest.raises(FeedError, match="no packet log"):
         list(log_packets(str(tmp_path / "nothing")))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FeedError, match="no packets"):
         list(log_packets(str(tmp_path / "empty")))
+
+
+class OneFeed:
+    """An entry point of a package that adds a feed."""
+
+    def __init__(self, problem: ImportError | None = None) -> None:
+        self.problem = problem
+
+    def load(self):
+        if self.problem is not None:
+            raise self.problem
+        return lambda rest: iter([Numbered(7, rest.encode(), True)])
+
+
+def test_a_package_can_add_a_feed(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: [OneFeed()] if name == "tape" else [])
+    plan = plan_feed(FeedOptions(source="tape:<a/>"))
+    assert [(packet.an, packet.payload) for packet in plan.packets()] == [(7, b"<a/>")]
+    with pytest.raises(FeedError, match="--loop does not work with tape"):
+        plan_feed(FeedOptions(source="tape:<a/>", loop=True))
+    assert plan_feed(FeedOptions(source="other:file")).make_bytes is not None  # a file with a colon in its name
+
+
+def test_a_feed_whose_package_is_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: [])
+    with pytest.raises(FeedError, match=r"pip install 'skymesh\[spark\]'"):
+        plan_feed(FeedOptions(source="archive:x"))
+    broken = OneFeed(ImportError("No module named 'pyarrow'"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: [broken])
+    with pytest.raises(FeedError, match="pyarrow"):
+        plan_feed(FeedOptions(source="archive:x"))
 
 
 # --- roots at work ----------------------------------------------------------------------------------------------------

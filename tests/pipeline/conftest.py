@@ -58,7 +58,7 @@ def raw_hours(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def archive_path(spark, raw_hours, tmp_path_factory) -> Path:
     """Those two hours as an archive. Tests read it and do not change it."""
-    from pipeline.ingest import ingest
+    from pipeline.ingest.text import ingest
 
     path = tmp_path_factory.mktemp("archive")
     ingest(spark, [str(raw_hours)], path, chunk_bytes=100_000)
@@ -67,7 +67,7 @@ def archive_path(spark, raw_hours, tmp_path_factory) -> Path:
 
 def record_once(spark, options, out, checkpoint, **more) -> None:
     """`record` what a log has now; again when a worker did not start in the ten seconds that Spark gives it."""
-    from pipeline.record import record
+    from pipeline.live.record import record
 
     for attempt in range(5):
         try:

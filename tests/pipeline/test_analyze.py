@@ -10,18 +10,18 @@ import pytest
 import zstandard
 
 from asdi.flights import Feed
-from pipeline import fleet
-from pipeline.archive import Archive, Job
-from pipeline.archive_jobs import read
-from pipeline.bandwidth import bandwidth, compress_window
-from pipeline.dictionary import train, train_dictionary
-from pipeline.matcher import compile_queries, read_queries
-from pipeline.meshtrace import mesh, read_traces, relate
-from pipeline.parts import read_rows
+from pipeline.analyze import fleet
+from pipeline.analyze.bandwidth import bandwidth, compress_window
+from pipeline.analyze.matcher import compile_queries, read_queries
+from pipeline.analyze.meshtrace import mesh, read_traces, relate
+from pipeline.analyze.selectivity import PARTIAL, partial, selectivity, tally
+from pipeline.archive.dictionary import train, train_dictionary
+from pipeline.archive.jobs import read
+from pipeline.archive.manifest import Archive, Job
+from pipeline.archive.parts import read_rows
+from pipeline.archive.scan import batches, pieces
+from pipeline.archive.schema import PACKETS
 from pipeline.replay import iterate, iterate_with_spark, ranges, sorted_range
-from pipeline.scan import batches, pieces
-from pipeline.schema import PACKETS
-from pipeline.selectivity import PARTIAL, partial, selectivity, tally
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN
 
@@ -124,8 +124,8 @@ def packets_frame(spark, lines, start=1_794_830_400, step=30):
 def small_archive(path, lines, seconds=10):
     """Lines of ASDI as an archive, an hour's file each; ANs from 0."""
     import asdi
-    from pipeline.parts import PartWriter, partition_of
-    from pipeline.schema import checksum
+    from pipeline.archive.parts import PartWriter, partition_of
+    from pipeline.archive.schema import checksum
 
     archive = Archive(path)
     with archive.staging("test") as staging:
@@ -145,8 +145,8 @@ def small_archive(path, lines, seconds=10):
 
 def interleaved_archive(path, count):
     """Two files of one hour, even and odd ANs: what two recorders of one stream leave."""
-    from pipeline.parts import PartWriter, partition_of
-    from pipeline.schema import checksum
+    from pipeline.archive.parts import PartWriter, partition_of
+    from pipeline.archive.schema import checksum
 
     archive = Archive(path)
     time = 1_794_830_400
@@ -225,8 +225,8 @@ def test_selectivity(spark, tmp_path):
 def test_large_files_are_cut_into_pieces_that_have_every_packet_once(archive_path, monkeypatch):
     archive = Archive(archive_path)
     whole = [an for piece in pieces(archive) for batch in batches(piece) for an in batch.column("an").to_pylist()]
-    monkeypatch.setattr("pipeline.scan._LEAST_ROWS", 100)
-    monkeypatch.setattr("pipeline.scan.PIECE_ROWS", 250)
+    monkeypatch.setattr("pipeline.archive.scan._LEAST_ROWS", 100)
+    monkeypatch.setattr("pipeline.archive.scan.PIECE_ROWS", 250)
     small = pieces(archive)
     found = [[an for batch in batches(piece) for an in batch.column("an").to_pylist()] for piece in small]
     assert sorted(an for piece in found for an in piece) == sorted(whole)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import archive as archive_module
-from pipeline.archive import Archive, ArchiveError, DataFile, Job
-from pipeline.archive_jobs import retain
-from pipeline.parts import PartWriter, partition_of, read_rows
+from pipeline.archive import manifest as archive_module
+from pipeline.archive.jobs import retain
+from pipeline.archive.manifest import Archive, ArchiveError, DataFile, Job
+from pipeline.archive.parts import PartWriter, partition_of, read_rows
+from pipeline.archive.schema import checksum
 from pipeline.replay import iterate
-from pipeline.schema import checksum
 
 NOON = 1_794_830_400
 

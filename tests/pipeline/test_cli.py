@@ -95,8 +95,8 @@ def test_every_command_has_an_example():
 
 def test_a_damaged_file_of_an_archive_is_named_and_what_to_do(tmp_path):
     """Its reader said only that an exception had been thrown, below four pages of Java's."""
-    from pipeline.archive import ArchiveError
-    from pipeline.parts import read_rows
+    from pipeline.archive.manifest import ArchiveError
+    from pipeline.archive.parts import read_rows
 
     (tmp_path / "part.parquet").write_bytes(b"PAR1 and then nothing that it needs")
     with pytest.raises(ArchiveError, match=r"part\.parquet cannot be read \(.+\); `python -m pipeline verify` names"):

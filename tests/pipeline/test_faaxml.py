@@ -8,10 +8,10 @@ import shutil
 import pytest
 from lxml import etree
 
-from pipeline.archive import Archive
-from pipeline.archive_jobs import read, verify
+from pipeline.archive.jobs import read, verify
+from pipeline.archive.manifest import Archive
 from pipeline.cli import main
-from pipeline.faaxml import MAX_PACKET_BYTES, split
+from pipeline.ingest.faaxml import MAX_PACKET_BYTES, split
 from pipeline.replay import iterate
 from tests.pipeline.conftest import SHARED
 
@@ -69,7 +69,7 @@ def test_real_samples():
 @pytest.mark.xdist_group("spark")
 @pytest.mark.filterwarnings("ignore")
 def test_ingest(spark, tmp_path):
-    from pipeline.ingest_xml import ingest_xml
+    from pipeline.ingest.xml import ingest_xml
 
     raw = tmp_path / "raw"
     raw.mkdir()

@@ -10,9 +10,9 @@ import pytest
 
 import asdi
 from asdi.flights import Feed
-from pipeline.archive import Archive
-from pipeline.archive_jobs import compact, read, retain, verify
-from pipeline.ingest import ingest
+from pipeline.archive.jobs import compact, read, retain, verify
+from pipeline.archive.manifest import Archive
+from pipeline.ingest.text import ingest
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN
 from tests.pipeline.conftest import SHARED

@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, is_compressed, reference_date
+from pipeline.ingest.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, is_compressed, reference_date
 from pipeline.session import PipelineError
 
 

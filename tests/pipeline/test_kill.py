@@ -23,9 +23,9 @@ import pytest
 from asdi import parse, to_xml
 from asdi.flights import Feed, Line
 from peer.packetlog import LogConfig, Packet, Writer
-from pipeline.archive import Archive
-from pipeline.archive_jobs import verify
-from pipeline.ingest import ingest
+from pipeline.archive.jobs import verify
+from pipeline.archive.manifest import Archive
+from pipeline.ingest.text import ingest
 from pipeline.replay import iterate
 from tests.pipeline.conftest import NOON, SHORT_LIVED, record_once
 

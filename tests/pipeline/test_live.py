@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from asdi.flights import Feed
 from peer.packetlog import Gap, LogConfig, Packet, Writer
 from pipeline import source
-from pipeline.archive import Archive
-from pipeline.archive_jobs import read, verify
-from pipeline.live import is_written, recorder_command, root_command
-from pipeline.record import BatchGate, describe, record
+from pipeline.archive.jobs import read, verify
+from pipeline.archive.manifest import Archive
+from pipeline.live.commands import is_written, recorder_command, root_command
+from pipeline.live.record import BatchGate, describe, record
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN
 from tests.peer.test_packetlog import kill
@@ -166,7 +166,7 @@ def test_record_is_exactly_once_over_restarts(spark, tmp_path):
 @with_spark
 def test_a_batch_that_is_run_again_changes_nothing(spark, tmp_path):
     """Killed after the archive's commit and before Spark's: the batch comes again."""
-    from pipeline.record import write_batch
+    from pipeline.live.record import write_batch
     from pipeline.source import COLUMNS
 
     rows = [(n, n, None, b"<flight/>", None) for n in range(10)]

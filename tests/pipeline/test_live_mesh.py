@@ -14,11 +14,11 @@ import pytest
 
 from peer.errors import FeedError
 from peer.packetlog import Packet, Reader
-from pipeline.archive import Archive
-from pipeline.archive_jobs import verify
+from pipeline.archive.feed import packets as archive_packets
+from pipeline.archive.jobs import verify
+from pipeline.archive.manifest import Archive
 from pipeline.cli import INTERRUPTED
-from pipeline.live import is_written
-from pipeline.feed import packets as archive_packets
+from pipeline.live.commands import is_written
 from pipeline.replay import iterate
 from tests.asdi.lines import GOLDEN
 from tests.peer.command import LOCAL, PATIENCE, call, root

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.matcher import Matcher, compile_queries
-from pipeline.scan import Piece, batches, scan
+from pipeline.analyze.matcher import Matcher, compile_queries
+from pipeline.archive.scan import Piece, batches, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from pipeline.archive_jobs import read
+from pipeline.archive.jobs import read
 from pipeline.session import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.archive import Archive
+    from pipeline.archive.manifest import Archive
 
 DICTIONARY_BYTES = 16 << 10
 _SAMPLES = 40_000

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.schema import ARCHIVE_VERSION
+from pipeline.archive.schema import ARCHIVE_VERSION
 from pipeline.session import PipelineError
 
 MANIFESTS = "_manifest"

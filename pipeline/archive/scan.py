@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.archive import Archive, DataFile
-from pipeline.parts import read_rows
+from pipeline.archive.manifest import Archive, DataFile
+from pipeline.archive.parts import read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

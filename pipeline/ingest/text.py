@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asdi
 from asdi.time import Unwrapper, header_day
-from pipeline.archive import Archive, DataFile, Job
-from pipeline.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, reference_date, texts
-from pipeline.parts import Partition, PartWriter, partition_of, read_rows
-from pipeline.schema import checksum
+from pipeline.archive.manifest import Archive, DataFile, Job
+from pipeline.archive.parts import Partition, PartWriter, partition_of, read_rows
+from pipeline.archive.schema import checksum
+from pipeline.ingest.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, reference_date, texts
 from pipeline.session import PipelineError
 from pipeline.tasks import each
 

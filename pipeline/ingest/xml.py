@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from pipeline.archive import Archive, DataFile, Job
-from pipeline.faaxml import split
-from pipeline.ingest import Ingested, unchanged_by, without_repeats
-from pipeline.inputs import digest, expand, reference_date
-from pipeline.parts import PartWriter, partition_of
-from pipeline.schema import checksum
+from pipeline.archive.manifest import Archive, DataFile, Job
+from pipeline.archive.parts import PartWriter, partition_of
+from pipeline.archive.schema import checksum
+from pipeline.ingest.faaxml import split
+from pipeline.ingest.inputs import digest, expand, reference_date
+from pipeline.ingest.text import Ingested, unchanged_by, without_repeats
 from pipeline.session import PipelineError
 from pipeline.tasks import each
 

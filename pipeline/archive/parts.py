@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schema
-from pipeline.archive import ArchiveError, DataFile
+from pipeline.archive import schema
+from pipeline.archive.manifest import ArchiveError, DataFile
 
 # Zstandard's own default; higher levels cost ingest a third of its speed for 4 % of the size.
 _LEVEL = 3

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pipeline.archive import Archive, DataFile, Job
-from pipeline.parts import PartWriter, partition_of
-from pipeline.schema import GAP_TYPE, checksum
+from pipeline.archive.manifest import Archive, DataFile, Job
+from pipeline.archive.parts import PartWriter, partition_of
+from pipeline.archive.schema import GAP_TYPE, checksum
 from pipeline.session import PipelineError
 from pipeline.source import register
 

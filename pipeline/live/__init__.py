@@ -1,0 +1,1 @@
+"""A running mesh into the archive, and the commands of peer that this needs."""
