@@ -183,7 +183,7 @@ class _Stub:
         import trio
 
         from asdi.flights.table import load
-        from demo.presets import PRESETS
+        from demo.run.presets import PRESETS
 
         airports = [[a.icao, a.latitude, a.longitude] for a in load().airports]
         socket.post(

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from demo.settings import DemoSettings
+from demo.run.settings import DemoSettings
 
 DESCRIPTION = """\
 Watch a mesh lose half its peers and not one packet.
@@ -130,14 +130,14 @@ def _run(argv: Sequence[str]) -> int:
             raise DemoError(f"the page needs {error.name}: pip install 'skymesh[demo]', or use --headless") from None
 
         return run_page(settings, args.port)
-    from demo.headless import plan, run_headless
+    from demo.scenarios.headless import plan, run_headless
 
     scenarios = plan(args.script, args.seconds)
     return run_headless(settings, scenarios, seed=args.seed, as_json=args.json)
 
 
 def _scenarios(argv: Sequence[str]) -> int:
-    from demo.scenario import built_in, load
+    from demo.scenarios.scenario import built_in, load
 
     parser = argparse.ArgumentParser(prog="python -m demo scenarios", description="What comes with the demo.")
     parser.parse_args(argv)

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from demo.check.ledger import percentile
 from demo.cli import DemoError
-from demo.ledger import percentile
 from peer.mesh.config import MeshConfig
 from peer.testing import MeshSimulation, NetworkModel
 from peer.testing.meshsim import SimPeer

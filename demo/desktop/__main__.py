@@ -88,7 +88,7 @@ def nothing() -> Iterator[list[tuple[str, int]]]:
 @contextmanager
 def roots(stream: str, speed: float) -> Iterator[list[tuple[str, int]]]:
     """Two roots with one owner: either could die, and the window would go on."""
-    from demo.desktop.mesh import DemoMesh
+    from demo.desktop.demomesh import DemoMesh
 
     with DemoMesh(stream, speed) as mesh:
         yield mesh.addresses

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 
 import trio
 
-from demo.books import MeshError
+from demo.check.observed import MeshError
 from demo.cli import DemoError
-from demo.mesh import open_mesh
 from demo.page.server import Answer, PageServer, Socket
 from demo.page.session import Session, Stage
-from demo.running import run_interruptible
-from demo.settings import DemoSettings
+from demo.run.interruptible import run_interruptible
+from demo.run.localmesh import open_mesh
+from demo.run.settings import DemoSettings
 
 
 def static_files() -> dict[str, Answer]:

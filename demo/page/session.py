@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import trio
 
-from demo.books import MeshError
-from demo.director import Director
-from demo.faults import Weather
-from demo.mesh import Mesh
+from demo.check.observed import MeshError
+from demo.check.truth import Fact
 from demo.page.server import Socket
 from demo.page.view import hello, state
-from demo.scenario import ScenarioError, built_in, load
-from demo.truth import Fact
+from demo.run.faults import Weather
+from demo.run.localmesh import LocalMesh
+from demo.scenarios.director import Director
+from demo.scenarios.scenario import ScenarioError, built_in, load
 from xmlswitch import Query, QueryError
 from xmlswitch.errors import EvaluationCutOff
 
@@ -33,7 +33,7 @@ ORDERS_A_SECOND: Final = 40.0
 class Stage:
     """What all pages share: the scenario that plays, if any."""
 
-    def __init__(self, mesh: Mesh, nursery: trio.Nursery) -> None:
+    def __init__(self, mesh: LocalMesh, nursery: trio.Nursery) -> None:
         self.mesh = mesh
         self.playing: str | None = None
         self.verdict: dict[str, Any] | None = None

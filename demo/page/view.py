@@ -6,13 +6,13 @@ import time
 from typing import Any
 
 from asdi.flights.table import load as load_table
-from demo.member import Member
-from demo.mesh import Mesh
-from demo.presets import PRESETS
-from demo.scenario import built_in, load
+from demo.run.localmesh import LocalMesh
+from demo.run.member import Member
+from demo.run.presets import PRESETS
+from demo.scenarios.scenario import built_in, load
 
 
-def hello(mesh: Mesh) -> dict[str, Any]:
+def hello(mesh: LocalMesh) -> dict[str, Any]:
     """Everything that does not change."""
     scenarios = [load(name) for name in built_in()]
     return {
@@ -27,7 +27,7 @@ def hello(mesh: Mesh) -> dict[str, Any]:
     }
 
 
-def state(mesh: Mesh, since: int) -> tuple[dict[str, Any], int]:
+def state(mesh: LocalMesh, since: int) -> tuple[dict[str, Any], int]:
     """The mesh now, and the seconds of the timeline after `since`; with the last of those."""
     seconds, last = _timeline(mesh, since)
     message = {
@@ -44,13 +44,13 @@ def state(mesh: Mesh, since: int) -> tuple[dict[str, Any], int]:
     return message, last
 
 
-def _timeline(mesh: Mesh, since: int) -> tuple[list[list[Any]], int]:
+def _timeline(mesh: LocalMesh, since: int) -> tuple[list[list[Any]], int]:
     rows = mesh.ledger.timeline(since)
     last = rows[-1][0] if rows else since
     return [[round(row[0] - mesh.began, 1), *row[1:]] for row in rows], last
 
 
-def peer(mesh: Mesh, member: Member) -> dict[str, Any]:
+def peer(mesh: LocalMesh, member: Member) -> dict[str, Any]:
     status, check = member.status, member.check
     told: dict[str, Any] = {
         "name": member.name,

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from demo.lifeline import die_with_parent
+from demo.run.lifeline import die_with_parent
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SMALL = ["--roots", "2", "--routers", "2", "--clients", "2", "--dht-nodes", "1", "--copies", "2"]

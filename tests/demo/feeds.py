@@ -6,8 +6,8 @@ import zlib
 from itertools import count
 
 from asdi.flights import Packet
-from demo.feed import FIRST_SECOND, FeedPlan
-from demo.truth import Truth
+from demo.check.truth import Truth
+from demo.run.feed import FIRST_SECOND, FeedPlan
 
 FIRST = 101
 

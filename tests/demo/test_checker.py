@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.checker import ClientCheck
+from demo.check.checker import ClientCheck
 from tests.demo.feeds import FIRST, crc, truth
 from xmlswitch import Query
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from demo.books import Books
-from demo.director import Director
-from demo.ledger import Ledger
-from demo.scenario import Promise, Scenario
-from demo.settings import DemoSettings
+from demo.check.ledger import Ledger
+from demo.check.observed import ObservedMesh
+from demo.run.settings import DemoSettings
+from demo.scenarios.director import Director
+from demo.scenarios.scenario import Promise, Scenario
 from tests.demo.feeds import truth
 
 
 def judged(promise, **measured):
     """The rows of a verdict on a ledger with these figures."""
-    mesh = Books(DemoSettings(), 0.0)
+    mesh = ObservedMesh(DemoSettings(), 0.0)
     mesh.truth = truth()
     mesh.ledger = Ledger(0.0)
     for name, value in measured.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from demo.faults import FAIR, FaultySocket, Weather
+from demo.run.faults import FAIR, FaultySocket, Weather
 
 pytestmark = pytest.mark.net
 

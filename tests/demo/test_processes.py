@@ -46,7 +46,7 @@ def test_two_demos_side_by_side_leave_nothing_when_one_is_killed_and_one_is_inte
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_closed_terminal_ends_it_as_ctrl_c_does(name):
     program = (
-        "import signal, sys, trio\nfrom demo.running import run_interruptible\n"
+        "import signal, sys, trio\nfrom demo.run.interruptible import run_interruptible\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the tests may run under nohup, which it would honour
         "async def main():\n"
         "    print('here', flush=True)\n"

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from demo.director import Director
-from demo.headless import plan
-from demo.member import Member, State
-from demo.scenario import ScenarioError, built_in, load, parse
-from demo.selectors import names_in, resolve
+from demo.run.member import Member, State
+from demo.scenarios.director import Director
+from demo.scenarios.headless import plan
+from demo.scenarios.scenario import ScenarioError, built_in, load, parse
+from demo.scenarios.selectors import names_in, resolve
 
 NAMED_BY_THE_ISSUE = {
     "parent-killed",

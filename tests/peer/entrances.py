@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import msgpack
 import trio
 
-from demo.feed import FeedPlan
+from demo.check.truth import Fact
 from demo.page import session
-from demo.truth import Fact
+from demo.run.feed import FeedPlan
 from dht.record import MAX_QUERY_TEXT_BYTES
 from peer import directory as records
 from peer.cli import query as cli_query

@@ -20,7 +20,7 @@ from peer.feeds.demo import ANCHOR, DemoFeed
 from peer.feeds.framing import MAX_DOCUMENT_BYTES
 from peer.feeds.plan import FeedOptions, Plan, plan_feed
 from peer.feeds.replay import log_packets
-from peer.feeds.sequencer import AsdiSequencer, Mark
+from peer.feeds.sequencer import AsdiSequencer, Mark, Numbered
 from peer.feeds.serve import RESERVE, RootFeed
 from peer.feeds.sources import DescriptorSource, FileSource, TcpListenSource, TcpSource
 from peer.feeds.stamp import STAMP_BYTES, stamp, stamp_of, strip_stamp

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from asdi.flights import Packet
-from demo.feed import FeedPlan
+from demo.run.feed import FeedPlan
 from xmlswitch import Query, parse_document
 from xmlswitch.errors import EvaluationCutOff
 

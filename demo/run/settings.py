@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from demo.feed import FeedPlan
+from demo.run.feed import FeedPlan
 
 MAX_PEERS = 120
 """Processes of one demo, storms included: a laptop must survive a nervous finger."""

@@ -1,4 +1,4 @@
-"""A mesh of real processes on this machine: opened, hurt and put back. What is known of it lies in its books."""
+"""A mesh of real processes on this machine: opened, hurt and restored. `ObservedMesh` holds what is known of it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import trio
 
-from demo import scratch
-from demo.books import MeshError
-from demo.faults import FAIR, Weather
-from demo.lives import Lives
-from demo.member import State
-from demo.presets import query_of_client
-from demo.processes import prepare
-from demo.settings import MAX_PEERS, DemoSettings
+from demo.check.observed import MeshError
+from demo.run import scratch
+from demo.run.faults import FAIR, Weather
+from demo.run.member import State
+from demo.run.meshprocesses import MeshProcesses
+from demo.run.presets import query_of_client
+from demo.run.processes import prepare
+from demo.run.settings import MAX_PEERS, DemoSettings
 from xmlswitch import Query
 
 
-class Mesh(Lives):
+class LocalMesh(MeshProcesses):
     """Processes, and hands that hurt them. Open it with `open_mesh`."""
 
     def __init__(self, settings: DemoSettings, folder: Path, nursery: trio.Nursery) -> None:
@@ -212,15 +212,15 @@ class Mesh(Lives):
 
 
 @asynccontextmanager
-async def open_mesh(settings: DemoSettings) -> AsyncIterator[Mesh]:
+async def open_mesh(settings: DemoSettings) -> AsyncIterator[LocalMesh]:
     """A mesh that is started; every process of it is gone when the block is left."""
     scratch.sweep()
     prepare()
     folder = Path(tempfile.mkdtemp(prefix=scratch.prefix()))
-    mesh: Mesh | None = None
+    mesh: LocalMesh | None = None
     try:
         async with trio.open_nursery() as nursery:
-            mesh = Mesh(settings, folder, nursery)
+            mesh = LocalMesh(settings, folder, nursery)
             await mesh.start()
             yield mesh
             nursery.cancel_scope.cancel()

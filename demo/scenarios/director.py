@@ -9,11 +9,11 @@ from typing import Any
 
 import trio
 
-from demo.books import ON_THE_WAY, MeshError
-from demo.faults import FAIR
-from demo.mesh import Mesh
-from demo.scenario import Scenario, ScenarioError, Step
-from demo.selectors import names_in, resolve
+from demo.check.observed import ON_THE_WAY, MeshError
+from demo.run.faults import FAIR
+from demo.run.localmesh import LocalMesh
+from demo.scenarios.scenario import Scenario, ScenarioError, Step
+from demo.scenarios.selectors import names_in, resolve
 
 START_PATIENCE = 120.0
 """A loaded machine may take its time; that the mesh comes up at all is promised, not how soon."""
@@ -67,7 +67,7 @@ def _allow(promised: float, totals: dict[str, Any]) -> tuple[float, str]:
 class Director:
     """One scenario at a time."""
 
-    def __init__(self, mesh: Mesh, seed: int | None = None) -> None:
+    def __init__(self, mesh: LocalMesh, seed: int | None = None) -> None:
         self.mesh = mesh
         self._dice = random.Random(seed)
         self._last: list[str] = []

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from demo import scratch
-from demo.lifeline import die_with_parent
+from demo.run import scratch
+from demo.run.lifeline import die_with_parent
 
 PATIENCE = 10.0
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from demo.air import Air
-from demo.ledger import Ledger
-from demo.member import Member, State
-from demo.settings import DemoSettings
-from demo.status import link_rates
-from demo.truth import Truth
+from demo.check.air import Air
+from demo.check.ledger import Ledger
+from demo.check.truth import Truth
+from demo.run.member import Member, State
+from demo.run.rates import link_rates
+from demo.run.settings import DemoSettings
 from xmlswitch import Query
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class MeshError(Exception):
     """An order that makes no sense, in one sentence."""
 
 
-class Books:
+class ObservedMesh:
     truth: Truth
 
     def __init__(self, settings: DemoSettings, now: float) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from asdi.flights import Packet
-from demo.air import Air, degrees
-from demo.books import Books
-from demo.faults import Weather
-from demo.ledger import Ledger
-from demo.member import Member, State
-from demo.settings import DemoSettings
-from demo.status import link_rates
-from demo.truth import Fact
+from demo.check.air import Air, degrees
+from demo.check.ledger import Ledger
+from demo.check.observed import ObservedMesh
+from demo.check.truth import Fact
+from demo.run.faults import Weather
+from demo.run.member import Member, State
+from demo.run.rates import link_rates
+from demo.run.settings import DemoSettings
 from tests.demo.feeds import truth
 from xmlswitch import Query
 
@@ -43,16 +43,16 @@ def test_a_recovery_is_counted_from_the_last_thing_that_was_done():
 
 
 def test_a_pause_of_the_machine_is_told_but_not_one_that_we_made():
-    books = Books(DemoSettings(), 100.0)
-    books.truth = truth()
-    router = books.members["router-1"] = Member("router-1", "router", {"parents": 2}, state=State.RUNNING)
+    observed = ObservedMesh(DemoSettings(), 100.0)
+    observed.truth = truth()
+    router = observed.members["router-1"] = Member("router-1", "router", {"parents": 2}, state=State.RUNNING)
     status = {"k": "stat", "at": 110.0, "up": [], "sound": 2, "cpu": 0.0}
     for pause, began in ((0.9, 99.0), (0.2, 105.0)):  # the first was before the run
-        books.heard(router, status | {"pause": [pause, began]})
-    assert books.totals()["machine_pause_ms"] == 200.0
+        observed.heard(router, status | {"pause": [pause, began]})
+    assert observed.totals()["machine_pause_ms"] == 200.0
     router.thawed_at = 120.0
-    books.heard(router, status | {"pause": [4.0, 116.0]})  # it was stopped
-    assert books.totals()["machine_pause_ms"] == 200.0
+    observed.heard(router, status | {"pause": [4.0, 116.0]})  # it was stopped
+    assert observed.totals()["machine_pause_ms"] == 200.0
 
 
 def test_a_fault_that_hurts_nobody_is_forgotten_after_a_while():
@@ -65,12 +65,12 @@ def test_a_fault_that_hurts_nobody_is_forgotten_after_a_while():
 
 def test_cpu_is_measured_after_the_demo_itself_stood_still_for_long():
     """Found by the browser tests on a busy machine: the demo ended with a division by zero."""
-    books = Books(DemoSettings(), 0.0)
-    books.truth = truth()
+    observed = ObservedMesh(DemoSettings(), 0.0)
+    observed.truth = truth()
     for now in (1.0, 2.0, 60.0, 61.5):
-        books.look(now)
-    assert books.cpu_cores >= 0
-    assert books.cpu_seconds > 0
+        observed.look(now)
+    assert observed.cpu_cores >= 0
+    assert observed.cpu_seconds > 0
 
 
 def test_excused_packets_are_delivered_but_not_timed():

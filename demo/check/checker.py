@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from demo.truth import Fact, Truth
+from demo.check.truth import Fact, Truth
 from xmlswitch import Query
 
 MAX_COMPLAINTS = 20

@@ -22,10 +22,10 @@ import trio
 
 from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
 from dcp.stats import DownlinkStatistics
-from demo.channel import Channel
-from demo.faults import FaultySocket, HostPort, Weather
-from demo.feed import FeedPlan
-from demo.lifeline import die_with_parent
+from demo.run.channel import Channel
+from demo.run.faults import FaultySocket, HostPort, Weather
+from demo.run.feed import FeedPlan
+from demo.run.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
 from peer.coreconfig import Role
 from peer.errors import Overrun

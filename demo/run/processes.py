@@ -17,8 +17,8 @@ from typing import Any
 
 import trio
 
-from demo.channel import Channel
-from demo.child import main
+from demo.run.channel import Channel
+from demo.run.child import main
 
 FORK_PATIENCE = 30.0
 
@@ -29,7 +29,7 @@ def prepare() -> None:
     From the main thread: the kernel takes the end of a thread for that of a parent.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["demo.preload"])
+    context.set_forkserver_preload(["demo.run.preload"])
     multiprocessing.forkserver.ensure_running()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import demo.child  # noqa: F401  (what every peer runs)
+import demo.run.child  # noqa: F401  (what every peer runs)
 import xmlswitch.xpath2  # noqa: F401  (imported when first needed, and then a router would stand still for it)
-from demo.feed import warm_up
-from demo.lifeline import die_with_parent
+from demo.run.feed import warm_up
+from demo.run.lifeline import die_with_parent
 
 die_with_parent()
 warm_up()

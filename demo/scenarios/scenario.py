@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from demo.faults import Weather
-from demo.selectors import SELECTORS, is_selector
+from demo.run.faults import Weather
+from demo.scenarios.selectors import SELECTORS, is_selector
 from xmlswitch import Query, QueryError
 
 MAX_SECONDS: Final = 3600.0

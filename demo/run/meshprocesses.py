@@ -1,4 +1,4 @@
-"""The processes of a mesh: started, listened to, brought back. What is done to them is `demo.mesh`'s to say."""
+"""The processes of a mesh: started, listened to, brought back. `demo.run.localmesh` decides what happens to them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import trio
 
-from demo.books import Books, MeshError
-from demo.checker import ClientCheck
-from demo.faults import FAIR, Weather
-from demo.feed import FeedPlan
-from demo.member import Member, State
-from demo.presets import query_of_client
-from demo.processes import PeerProcess
-from demo.settings import DemoSettings
-from demo.truth import Truth
+from demo.check.checker import ClientCheck
+from demo.check.observed import MeshError, ObservedMesh
+from demo.check.truth import Truth
+from demo.run.faults import FAIR, Weather
+from demo.run.feed import FeedPlan
+from demo.run.member import Member, State
+from demo.run.presets import query_of_client
+from demo.run.processes import PeerProcess
+from demo.run.settings import DemoSettings
 from dht import Identity
 from xmlswitch import Query
 
@@ -26,8 +26,8 @@ BEGIN_AFTER = 0.3
 START_PATIENCE = 60.0
 
 
-class Lives(Books):
-    """Books whose members are processes."""
+class MeshProcesses(ObservedMesh):
+    """ObservedMesh whose members are processes."""
 
     def __init__(self, settings: DemoSettings, folder: Path, nursery: trio.Nursery) -> None:
         super().__init__(settings, time.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from demo.truth import Fact
+from demo.check.truth import Fact
 from xmlswitch import Query
 
 UPDATE_SECONDS = 60

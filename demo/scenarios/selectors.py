@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from demo.member import Member
-    from demo.mesh import Mesh
+    from demo.run.localmesh import LocalMesh
+    from demo.run.member import Member
 
 SELECTORS: Final = (
     "a name such as router-1; a root, a router, a client; the roots, the routers, the clients, the dead; "
@@ -32,7 +32,7 @@ def names_in(selectors: Iterable[str]) -> list[str]:
     return [name for text in selectors for name in re.findall(_NAME, text) if not name.startswith("guest-")]
 
 
-def resolve(mesh: Mesh, selectors: Iterable[str], dice: random.Random, last: Sequence[str]) -> list[str]:
+def resolve(mesh: LocalMesh, selectors: Iterable[str], dice: random.Random, last: Sequence[str]) -> list[str]:
     """Names, each once; ValueError when nobody is meant. `last` is who was meant before."""
     found: dict[str, None] = {}
     for selector in selectors:
@@ -43,7 +43,7 @@ def resolve(mesh: Mesh, selectors: Iterable[str], dice: random.Random, last: Seq
     return list(found)
 
 
-def _resolve(mesh: Mesh, selector: str, dice: random.Random, last: Sequence[str]) -> list[str]:
+def _resolve(mesh: LocalMesh, selector: str, dice: random.Random, last: Sequence[str]) -> list[str]:
     if selector == "the same":
         return [name for name in last if name in mesh.members]
     if selector == "the dead":
@@ -66,7 +66,7 @@ def _resolve(mesh: Mesh, selector: str, dice: random.Random, last: Sequence[str]
     return [selector] if selector in mesh.members else []
 
 
-def _running(mesh: Mesh, role: str) -> list[Member]:
+def _running(mesh: LocalMesh, role: str) -> list[Member]:
     return [m for m in mesh.members.values() if m.role == role and m.runs]
 
 

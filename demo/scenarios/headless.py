@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from demo.books import MeshError
+from demo.check.observed import MeshError
 from demo.cli import DemoError
-from demo.director import Director, Verdict
-from demo.mesh import open_mesh
-from demo.running import INTERRUPTED, run_interruptible
-from demo.scenario import MAX_SECONDS, Scenario, ScenarioError, built_in, load
-from demo.settings import DemoSettings
+from demo.run.interruptible import INTERRUPTED, run_interruptible
+from demo.run.localmesh import open_mesh
+from demo.run.settings import DemoSettings
+from demo.scenarios.director import Director, Verdict
+from demo.scenarios.scenario import MAX_SECONDS, Scenario, ScenarioError, built_in, load
 
 STORY = "story"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from demo.checker import ClientCheck
-from demo.processes import PeerProcess
+from demo.check.checker import ClientCheck
+from demo.run.processes import PeerProcess
 
 
 class State(Enum):

@@ -1,0 +1,1 @@
+"""The processes of a demo: started, watched, hurt and brought back."""
