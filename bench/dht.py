@@ -125,7 +125,7 @@ async def _measure_ours(count: int, dead: int, rng: random.Random) -> dict[str, 
     from dht.identity import Identity
     from dht.keys import roots_key
     from dht.record import PeerRecord, Role, sign_record
-    from dht.service import DirectoryOptions, DirectoryService
+    from dht.shell.service import DirectoryOptions, DirectoryService
 
     loop = asyncio.get_running_loop()
     services: list[DirectoryService] = []
@@ -237,7 +237,7 @@ def _draw(figure: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _simulate(args: argparse.Namespace) -> Report:
-    from dht.campaign import CampaignPlan, CampaignResult, fit_logarithm, run_campaign
+    from dht.testing.campaign import CampaignPlan, CampaignResult, fit_logarithm, run_campaign
 
     largest = args.nodes or 1000
     sizes = [size for size in (10, 100, 1000) if size < largest] + [largest]

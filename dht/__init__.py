@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dht.memory import MemoryDirectory, MemoryHub
     from dht.pins import Pins
     from dht.record import Address, PeerRecord, QuerySummary, Role
-    from dht.service import DirectoryOptions
+    from dht.shell.service import DirectoryOptions
+    from dht.shell.trio_directory import DirectoryStats, TrioDirectory, open_directory
     from dht.streams import Grant, check_stream_name
-    from dht.trio_directory import DirectoryStats, TrioDirectory, open_directory
 
 __all__ = [
     "Address",
@@ -85,9 +85,9 @@ _HOMES = {
     "memory": ("MemoryDirectory", "MemoryHub"),
     "pins": ("Pins",),
     "record": ("Address", "PeerRecord", "QuerySummary", "Role"),
-    "service": ("DirectoryOptions",),
+    "shell.service": ("DirectoryOptions",),
     "streams": ("Grant", "check_stream_name"),
-    "trio_directory": ("DirectoryStats", "TrioDirectory", "open_directory"),
+    "shell.trio_directory": ("DirectoryStats", "TrioDirectory", "open_directory"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

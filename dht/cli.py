@@ -165,7 +165,7 @@ def _pin(args: argparse.Namespace) -> int:
 def _node(args: argparse.Namespace) -> int:
     from dht.addresses import endpoint_text
     from dht.identity import Identity
-    from dht.service import DirectoryOptions, DirectoryService
+    from dht.shell.service import DirectoryOptions, DirectoryService
 
     home = args.home.expanduser()
     key_file = args.key.expanduser() if args.key is not None else home / "node.key"
@@ -228,7 +228,7 @@ def _print_json(document: dict[str, Any]) -> None:
 
 def _get(args: argparse.Namespace) -> int:
     from dht.contacts import load_contacts
-    from dht.inspection import read_stream
+    from dht.shell.inspection import read_stream
     from dht.streams import check_stream_name
 
     check_stream_name(args.stream)

@@ -46,7 +46,7 @@ from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
     from dht import Grant, Identity, PeerRecord
-    from dht.trio_directory import TrioDirectory
+    from dht.shell.trio_directory import TrioDirectory
 
 log = logging.getLogger(__name__)
 

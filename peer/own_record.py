@@ -10,7 +10,7 @@ from peer.options import HostPort
 
 if TYPE_CHECKING:
     from dht import PeerRecord
-    from dht.trio_directory import TrioDirectory
+    from dht.shell.trio_directory import TrioDirectory
     from peer.mesh.events import PublishRecord
     from peer.node import Peer
 

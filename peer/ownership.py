@@ -18,7 +18,7 @@ from peer.errors import SeveralOwners, WrongOwner
 
 if TYPE_CHECKING:
     from dht import OwnerError, PeerId, PeerRecord
-    from dht.trio_directory import TrioDirectory
+    from dht.shell.trio_directory import TrioDirectory
     from peer.options import PeerOptions
 
 log = logging.getLogger(__name__)

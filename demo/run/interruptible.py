@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from peer.cli.run import stop_signals
+from peer.cli.running import stop_signals
 
 INTERRUPTED = 130
 

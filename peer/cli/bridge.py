@@ -8,7 +8,7 @@ from dcp import Gap, Packet
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.run import beside, expect_directory, note, peer_options, run, told_as
+from peer.cli.running import beside, expect_directory, note, peer_options, run, told_as
 from peer.coreconfig import Role
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp

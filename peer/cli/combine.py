@@ -7,7 +7,7 @@ import trio
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.root import owner_of
-from peer.cli.run import expect_directory, note, peer_options, run
+from peer.cli.running import expect_directory, note, peer_options, run
 from peer.combine import MAX_SOURCES, Source, open_combiner
 from peer.coreconfig import Role
 from peer.observe.statistics import address_text

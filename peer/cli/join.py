@@ -9,7 +9,7 @@ import trio
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
-from peer.cli.run import beside, expect_directory, peer_options, run
+from peer.cli.running import beside, expect_directory, peer_options, run
 from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.observe.trace import Trace

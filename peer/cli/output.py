@@ -14,7 +14,7 @@ import trio
 from dcp import Gap, Packet
 from dcp.events import Content
 from peer.cli.errors import OutputClosed
-from peer.cli.run import note
+from peer.cli.running import note
 from peer.feeds.stamp import stamp_of
 from peer.plaintext import text_of
 

@@ -13,7 +13,7 @@ import trio
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.run import beside, note, peer_options, run
+from peer.cli.running import beside, note, peer_options, run
 from peer.coreconfig import Role
 from peer.feeds.plan import FeedOptions, plan_feed
 from peer.feeds.serve import RootFeed

@@ -11,7 +11,7 @@ import trio
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.run import no_dht, note, run
+from peer.cli.running import no_dht, note, run
 from peer.observe.crawl import Crawler, MeshView, PeerView, open_crawler
 from peer.options import default_listen
 

@@ -36,7 +36,7 @@ from peer.sockets import PeerSocket
 if TYPE_CHECKING:
     from dcp.links.link import Address as SocketAddress
     from dht import PeerRecord
-    from dht.trio_directory import TrioDirectory
+    from dht.shell.trio_directory import TrioDirectory
 
 Address = tuple[str, int]
 

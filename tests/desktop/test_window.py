@@ -13,7 +13,7 @@ import pytest
 import peer
 from peer import blocking
 from tests.desktop.test_flights import report
-from tests.peer.command import REPOSITORY, STRICT, clean_environment
+from tests.peer.cli.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.display import qt_application
 from tests.peer.meshthread import reach
 

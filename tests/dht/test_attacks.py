@@ -11,8 +11,8 @@ from dht.config import StoreLimits
 from dht.errors import Refusal
 from dht.identity import Identity, node_id_of
 from dht.keys import candidate_key_of, roots_key
-from dht.node import Node
 from dht.record import MAX_RECORD_BYTES, PeerRecord, Role, sign_record
+from dht.shell.node import Node
 from dht.testing import SimulatedTransport, run_virtual
 from dht.wire import (
     FindNode,
@@ -106,7 +106,7 @@ def test_a_flood_of_records_under_one_key_from_one_source_leaves_room_for_others
 
 
 def test_a_flood_from_many_sources_fills_a_key_but_readers_and_publishers_go_deeper():
-    from dht.kademlia_directory import KademliaDirectory
+    from dht.shell.kademlia_directory import KademliaDirectory
 
     async def main(loop):
         swarm = await swarm_of(loop, 20, limits=StoreLimits(max_records_per_key=8, max_per_source_per_key=4))
@@ -240,7 +240,7 @@ def test_peers_that_answer_lookups_with_lies_slow_nothing_to_a_stop(invent):
 
 @pytest.mark.parametrize("claimed", [2**64 - 1, 2**50])
 def test_a_publisher_is_not_driven_to_the_end_of_the_version_numbers(claimed):
-    from dht.kademlia_directory import KademliaDirectory
+    from dht.shell.kademlia_directory import KademliaDirectory
 
     async def main(loop):
         swarm = await swarm_of(loop, 12)

@@ -137,7 +137,7 @@ PUBLISH = """
 import asyncio, sys
 from dht.identity import Identity
 from dht.record import PeerRecord, Role
-from dht.service import DirectoryOptions, DirectoryService
+from dht.shell.service import DirectoryOptions, DirectoryService
 
 async def main():
     who = Identity.from_seed((5).to_bytes(32, "big"))

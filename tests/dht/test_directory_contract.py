@@ -10,9 +10,9 @@ import pytest
 
 from dht.errors import RecordRejected, SeveralOwners, StreamOwnerChanged
 from dht.identity import id_text
-from dht.kademlia_directory import KademliaDirectory
 from dht.memory import MemoryDirectory, MemoryHub
 from dht.record import PeerRecord, QuerySummary, Role
+from dht.shell.kademlia_directory import KademliaDirectory
 from dht.streams import Grant
 from dht.testing import Swarm, VirtualLoop, run_virtual
 

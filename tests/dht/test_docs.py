@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dht.beacon import GROUP, PORT
 from dht.config import NodeConfig, StoreLimits
 from dht.record import MAX_RECORD_BYTES
+from dht.shell.beacon import GROUP, PORT
 from tests.dht.test_record import GOLDEN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dht.md").read_text()

@@ -33,7 +33,7 @@ from tests.dht.attackers import (
 )
 
 if TYPE_CHECKING:
-    from dht.node import Node
+    from dht.shell.node import Node
 
 
 def mutations(seed: int, count: int) -> None:

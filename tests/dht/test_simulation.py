@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from dht.campaign import CampaignPlan, fit_logarithm, run_campaign
 from dht.config import NodeConfig
-from dht.kademlia_directory import KademliaDirectory
 from dht.keys import candidates_key, roots_key
 from dht.record import PeerRecord, Role
+from dht.shell.kademlia_directory import KademliaDirectory
 from dht.testing import Swarm, run_virtual
+from dht.testing.campaign import CampaignPlan, fit_logarithm, run_campaign
 
 
 async def grown(loop, count, *, seed=3, loss=0.0, **options) -> Swarm:
@@ -84,7 +84,7 @@ def test_messages_a_lookup_grow_as_the_logarithm():
 
 REPEAT = """
 import hashlib
-from dht.campaign import CampaignPlan, run_campaign
+from dht.testing.campaign import CampaignPlan, run_campaign
 result = run_campaign(CampaignPlan(seed=5, nodes=10, duration=20.0, half_life=30.0, settle=5.0, publishers=4))
 print(hashlib.sha256(repr((result.lookups, result.latencies, result.datagrams)).encode()).hexdigest())
 """

@@ -12,11 +12,11 @@ import pytest
 import trio
 
 import dht
-from dht.beacon import GROUP, Beacon, decode_beacon_untrusted, encode_beacon
 from dht.errors import DhtError
 from dht.keys import roots_key
 from dht.record import PeerRecord, Role
-from dht.service import DirectoryOptions, DirectoryService
+from dht.shell.beacon import GROUP, Beacon, decode_beacon_untrusted, encode_beacon
+from dht.shell.service import DirectoryOptions, DirectoryService
 from tests.dht.build import identity
 
 pytestmark = pytest.mark.net

@@ -17,8 +17,8 @@ from dcp.errors import MalformedDatagram, PayloadRefused
 from dcp.hub import Hub
 from dht import Identity, RecordRejected
 from dht import wire as dht_wire
-from dht.beacon import decode_beacon_untrusted
 from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
+from dht.shell.beacon import decode_beacon_untrusted
 from peer.feeds.framing import KINDS, make_splitter
 from peer.mesh import messages
 from peer.queries import XPathPolicy

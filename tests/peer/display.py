@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.peer.command import clean_environment
+from tests.peer.cli.command import clean_environment
 
 
 def qt_application():

@@ -8,7 +8,7 @@ import trio
 import peer
 from dcp import Start
 from peer.api import start_of
-from tests.peer.command import PATIENCE
+from tests.peer.cli.command import PATIENCE
 
 
 async def take(stream, count):

@@ -10,7 +10,7 @@ import pytest
 
 import peer
 from peer import api, blocking
-from tests.peer.command import REPOSITORY, STRICT
+from tests.peer.cli.command import REPOSITORY, STRICT
 from tests.peer.display import qt_application, tk_display
 from tests.peer.meshthread import fed_root
 

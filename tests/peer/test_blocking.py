@@ -15,7 +15,7 @@ import trio
 import peer
 from peer import blocking
 from peer.mailbox import Ended, Mailbox
-from tests.peer.command import REPOSITORY, STRICT, clean_environment
+from tests.peer.cli.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.meshthread import document, fed_root, reach
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]

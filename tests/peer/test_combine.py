@@ -15,7 +15,7 @@ from peer.coreconfig import Role
 from peer.node import open_peer
 from peer.options import PeerOptions
 from peer.testing.peersim import PeerSimulation
-from tests.peer.simulated import complete, gaps, packet
+from tests.peer.whole.simulated import complete, gaps, packet
 
 
 def new_root(seed=1):

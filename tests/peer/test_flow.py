@@ -14,7 +14,7 @@ from peer import flow
 from peer.flow import Decision, FlowConfig, JoinExperiments
 from peer.mesh import events as meshevents
 from peer.testing.peersim import PeerSimulation
-from tests.peer.simulated import complete, gaps, packet
+from tests.peer.whole.simulated import complete, gaps, packet
 from xmlswitch import Query
 
 CONFIG = FlowConfig()

@@ -11,7 +11,7 @@ import pytest
 
 import peer
 from peer import guest, guest_hosts
-from tests.peer.command import REPOSITORY, STRICT, clean_environment
+from tests.peer.cli.command import REPOSITORY, STRICT, clean_environment
 from tests.peer.display import qt_application, tk_display
 from tests.peer.meshthread import document, fed_root, reach
 

@@ -15,8 +15,8 @@ from peer.cli.config import address
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
 from peer.options import default_listen
-from tests.peer.command import PATIENCE, root
-from tests.peer.inprocess import call_here
+from tests.peer.cli.command import PATIENCE, root
+from tests.peer.cli.inprocess import call_here
 
 
 def has_ipv6() -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from peer.cli.errors import ExitCode
-from tests.peer.command import running
+from tests.peer.cli.command import running
 
 pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("processes")]
 

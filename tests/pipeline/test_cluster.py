@@ -72,10 +72,10 @@ def cluster(tmp_path):
 DRIVER = """
 import json, sys
 from pipeline.archive import Archive
-from pipeline.ingest import ingest
+from pipeline.ingest.text import ingest
 from pipeline.replay import iterate_with_spark
-from pipeline.scan import pieces
-from pipeline.selectivity import partial, selectivity
+from pipeline.archive.scan import pieces
+from pipeline.analyze.selectivity import partial, selectivity
 from pipeline.session import open_session
 
 master, raw, out, queries = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])

@@ -21,7 +21,7 @@ from pipeline.cli import INTERRUPTED
 from pipeline.live.commands import is_written
 from pipeline.replay import iterate
 from tests.asdi.lines import GOLDEN
-from tests.peer.command import LOCAL, PATIENCE, call, root
+from tests.peer.cli.command import LOCAL, PATIENCE, call, root
 from tests.pipeline.conftest import SHORT_LIVED, record_once
 from tests.pipeline.test_kill import descendants, kill_all, wait_until
 

@@ -9,7 +9,7 @@ import pytest
 
 from peer.cli.errors import ExitCode
 from pipeline.cli import main
-from tests.peer.command import LOCAL, PATIENCE, call, root, running
+from tests.peer.cli.command import LOCAL, PATIENCE, call, root, running
 
 pytestmark = [
     pytest.mark.net,
