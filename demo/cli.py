@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from demo.errors import DemoError
 from demo.run.settings import DemoSettings
 
 DESCRIPTION = """\
@@ -27,10 +28,6 @@ examples:
 
 exit codes: 0 every promise was kept; 1 one broke; 2 a wrong call; 130 Ctrl-C
 """
-
-
-class DemoError(Exception):
-    """One clear sentence for the terminal."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final
 
 from demo.check.ledger import percentile
-from demo.cli import DemoError
+from demo.errors import DemoError
 from peer.mesh.config import MeshConfig
 from peer.testing import MeshSimulation, NetworkModel
 from peer.testing.meshsim import SimPeer

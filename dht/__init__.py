@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         SeveralOwners,
         StreamOwnerChanged,
     )
-    from dht.identity import Identity, PeerId, id_text, parse_id_text
+    from dht.identity import Identity, id_text, parse_id_text
+    from dht.ids import PeerId
     from dht.memory import MemoryDirectory, MemoryHub
     from dht.pins import Pins
     from dht.record import Address, PeerRecord, QuerySummary, Role
@@ -81,7 +82,8 @@ _HOMES = {
         "SeveralOwners",
         "StreamOwnerChanged",
     ),
-    "identity": ("Identity", "PeerId", "id_text", "parse_id_text"),
+    "identity": ("Identity", "id_text", "parse_id_text"),
+    "ids": ("PeerId",),
     "memory": ("MemoryDirectory", "MemoryHub"),
     "pins": ("Pins",),
     "record": ("Address", "PeerRecord", "QuerySummary", "Role"),

@@ -9,7 +9,7 @@ from dht.errors import OwnerError
 from dht.record import PeerRecord, Role
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
     from dht.pins import Pins
 
 MAX_CACHED_PER_STREAM = 1024  # a peer chooses among 8; the rest is for exclusions and levels

@@ -16,7 +16,7 @@ from dht.record import PeerRecord
 
 if TYPE_CHECKING:
     from dht.errors import DhtError, Refusal
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 # Whether a candidate's query covers the one that somebody wants served. `dht` knows no XPath: the caller compares
 # `record.query.text` (canonical, when short) or `record.query.hash`.

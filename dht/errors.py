@@ -9,7 +9,7 @@ import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 
 class Refusal(enum.IntEnum):

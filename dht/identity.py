@@ -14,17 +14,13 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NewType
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dht.errors import IdentityError
+from dht.ids import ID_BYTES, NodeId, PeerId
 
-PeerId = NewType("PeerId", bytes)
-NodeId = NewType("NodeId", bytes)
-
-ID_BYTES = 20
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 SEED_BYTES = 32

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NewType
 from dht.record import PeerRecord, Role
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 Key = NewType("Key", bytes)
 

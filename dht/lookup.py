@@ -21,7 +21,7 @@ from dht.wire import Contact
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig
-    from dht.identity import NodeId
+    from dht.ids import NodeId
 
 
 class _State(enum.Enum):

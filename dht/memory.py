@@ -18,7 +18,7 @@ from dht.record import PeerRecord, Role, check_root
 from dht.streams import check_stream_name
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 
 class MemoryHub:

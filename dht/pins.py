@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dht.errors import PinsError, SeveralOwners, StreamOwnerChanged
-from dht.identity import PeerId, id_text, parse_id_text
+from dht.identity import id_text, parse_id_text
+from dht.ids import PeerId
 from dht.streams import check_stream_name, owner_of_name
 
 if TYPE_CHECKING:

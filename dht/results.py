@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dht.errors import Refusal
-from dht.identity import PeerId
+from dht.ids import PeerId
 from dht.record import SignedRecord
 from dht.wire import Contact, Found
 

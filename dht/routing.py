@@ -20,7 +20,7 @@ from kademlia.node import Node
 from kademlia.routing import KBucket, RoutingTable
 
 from dht.addresses import neighbour_group
-from dht.identity import ID_BYTES, NodeId
+from dht.ids import ID_BYTES, NodeId
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig

@@ -19,7 +19,7 @@ from dht.keys import Key, keys_of
 from dht.shares import Shares
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
     from dht.record import PeerRecord, RecordVerifier
 
 

@@ -21,7 +21,7 @@ import msgpack
 
 from dht.addresses import IPV4_CONTACT_BYTES, IPV6_CONTACT_BYTES, decode_address_untrusted, encode_address
 from dht.errors import DhtError
-from dht.identity import ID_BYTES, NodeId
+from dht.ids import ID_BYTES, NodeId
 from dht.keys import KEY_BYTES, Key
 from dht.record import MAX_RECORD_BYTES, Address
 

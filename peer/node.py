@@ -38,7 +38,7 @@ from peer.mesh import events as meshevents
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Statistics, snapshot
 from peer.options import SELECTIONS, HostPort, PeerOptions, default_listen
-from peer.own_record import own_record
+from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
 from peer.sockets import PeerSocket
@@ -421,7 +421,10 @@ class Peer:
                 if self._record is None:
                     await directory.withdraw(self.options.stream)
                 else:
-                    await directory.publish(own_record(self, self._record, directory))
+                    address = public_address(self.address, directory.observed_addresses())
+                    me = self.identity.peer_id
+                    record = own_record(self._record, self.core, self.options.stream, me, address, self.grant)
+                    await directory.publish(record)
             except DhtError as error:
                 log.info("directory: %s", error)
 

@@ -17,7 +17,7 @@ from peer.mesh.selection import RootWalk, ScoredSelection, SelectionPolicy
 from xmlswitch import Query
 
 if TYPE_CHECKING:
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 HostPort = tuple[str, int]
 

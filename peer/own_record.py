@@ -9,23 +9,24 @@ from peer.coreconfig import Role
 from peer.options import HostPort
 
 if TYPE_CHECKING:
-    from dht import PeerRecord
-    from dht.shell.trio_directory import TrioDirectory
+    from dht import Grant, PeerId, PeerRecord
+    from peer.core import PeerCore
     from peer.mesh.events import PublishRecord
-    from peer.node import Peer
 
 
-def own_record(peer: Peer, record: PublishRecord, directory: TrioDirectory) -> PeerRecord:
-    """The core's word about this peer as the directory's."""
+def own_record(
+    record: PublishRecord, core: PeerCore, stream: str, peer_id: PeerId, address: HostPort, grant: Grant | None
+) -> PeerRecord:
+    """What the mesh machine wants to be published, as the directory's record."""
     from dht import PeerRecord, QuerySummary
     from dht import Role as DhtRole
 
-    role = {Role.ROOT: DhtRole.ROOT, Role.ROUTER: DhtRole.ROUTER, Role.LEAF: DhtRole.LEAF}[peer.options.role]
-    token = peer.core.subscription
+    role = {Role.ROOT: DhtRole.ROOT, Role.ROUTER: DhtRole.ROUTER, Role.LEAF: DhtRole.LEAF}[core.config.role]
+    token = core.subscription
     return PeerRecord(
-        stream=peer.options.stream,
-        peer_id=peer.identity.peer_id,
-        addresses=(public_address(peer.address, directory.observed_addresses()),),
+        stream=stream,
+        peer_id=peer_id,
+        addresses=(address,),
         role=role,
         level=record.level,
         hops=record.hops,
@@ -35,8 +36,8 @@ def own_record(peer: Peer, record: PublishRecord, directory: TrioDirectory) -> P
         free_repair_slots=record.free_for_repair,
         wanted_parents=record.parents_wanted,
         held_parents=record.parents_held,
-        query=QuerySummary.of(peer.core.policy.query_of(token).canonical) if token != EVERYTHING else None,
-        grant=peer.grant,
+        query=QuerySummary.of(core.policy.query_of(token).canonical) if token != EVERYTHING else None,
+        grant=grant,
     )
 
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-import signal
 import sys
-import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pipeline.session import PipelineError
-from pipeline.show import emit, progress, table
+from pipeline.show import progress
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-PROBLEM, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
+FAILED, INTERRUPTED = 3, 130
 DESCRIPTION = """\
 The data pipeline: raw ASDI text -> packets -> archive -> analysis -> replay.
 
@@ -199,23 +192,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def session(args: argparse.Namespace, name: str, *, light: bool = True) -> SparkSession:
-    from pipeline.session import open_session
-
-    options = {}
-    for setting in args.conf:
-        key, sign, value = setting.partition("=")
-        if not sign:
-            raise PipelineError(f"--conf needs KEY=VALUE, not {setting!r}")
-        options[key] = value
-    progress("starting Spark")
-    opened = open_session(args.master, name=f"skymesh {name}", light=light, options=options)
-    if threading.current_thread() is threading.main_thread():
-        # Spark's own handler calls Java from within a call to Java, which ends in a page of tracebacks.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return opened
-
-
 def one_sentence(error: BaseException) -> str:
     """What to tell of an error that came out of Spark: the sentence of the worker's own error if there is one."""
     found = re.findall(r"(?:PipelineError|ArchiveError|PacketLogError|LogDamaged|OSError): (.+)", str(error))
@@ -228,20 +204,6 @@ def one_sentence(error: BaseException) -> str:
             return f"a worker failed: {found[-1]}"
     first = str(error).strip().splitlines()
     return first[0] if first else type(error).__name__
-
-
-def show(document: dict[str, Any], args: argparse.Namespace) -> None:
-    """A flat document: JSON, or a line for each value."""
-    text = "\n".join(f"{key}: {value}" for key, value in document.items())
-    emit(document, text, as_json=args.json)
-
-
-def show_rows(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    emit(rows, table(rows), as_json=args.json)
-
-
-def show_result(result: Any, args: argparse.Namespace) -> None:
-    show(asdict(result), args)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import cli
+from pipeline import command
 from pipeline.session import PipelineError
 from pipeline.show import emit, progress, rows_of, save_plot, table
 
@@ -36,7 +36,7 @@ def run_ingest(args: Namespace) -> int:
 
     expand(args.raw)  # what is not there is told before Spark is started
     _make_folder(args.out)
-    spark = cli.session(args, "ingest")
+    spark = command.session(args, "ingest")
     first_an = args.first_an if args.first_an is not None else described_first_an(args.raw)
     run = ingest if args.format == "asdi" else ingest_xml
     with shown(spark, "ingest"):
@@ -46,7 +46,7 @@ def run_ingest(args: Namespace) -> int:
         )  # fmt: skip
     if done.unchanged:
         progress("the archive has this input already; nothing changed")
-    cli.show_result(done, args)
+    command.show_result(done, args)
     return 0
 
 
@@ -71,11 +71,11 @@ def run_verify(args: Namespace) -> int:
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
-    spark = cli.session(args, "verify")
+    spark = command.session(args, "verify")
     with shown(spark, "verify"):
         found = verify(spark, Archive(args.archive))
-    cli.show_result(found, args)
-    return cli.PROBLEM if found.problems else 0
+    command.show_result(found, args)
+    return command.PROBLEM if found.problems else 0
 
 
 def run_compact(args: Namespace) -> int:
@@ -84,9 +84,9 @@ def run_compact(args: Namespace) -> int:
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
-    spark = cli.session(args, "compact")
+    spark = command.session(args, "compact")
     with shown(spark, "compact"):
-        cli.show({"files_removed": compact(spark, Archive(args.archive))}, args)
+        command.show({"files_removed": compact(spark, Archive(args.archive))}, args)
     return 0
 
 
@@ -94,7 +94,7 @@ def run_retain(args: Namespace) -> int:
     from pipeline.archive.jobs import retain
     from pipeline.archive.manifest import Archive
 
-    cli.show({"files_removed": retain(Archive(args.archive), args.before)}, args)
+    command.show({"files_removed": retain(Archive(args.archive), args.before)}, args)
     return 0
 
 
@@ -119,7 +119,7 @@ def run_analyze(args: Namespace) -> int:
         if missing:
             raise PipelineError(f"there is no trace {missing[0]}; `skymesh join --trace FILE` writes one")
     queries = _queries(args) if args.what == "selectivity" else []
-    spark = cli.session(args, f"analyze {args.what}", light=args.what == "selectivity")
+    spark = command.session(args, f"analyze {args.what}", light=args.what == "selectivity")
     with shown(spark, f"analyze {args.what}"):
         if args.what == "mesh":
             return _mesh(spark, args)
@@ -159,7 +159,7 @@ def _bandwidth(packets: DataFrame, args: Namespace) -> int:
 
     dictionary = args.dictionary.read_bytes() if args.dictionary else None
     rows = rows_of(bandwidth(packets, dictionary).orderBy("window"))
-    cli.show_rows(rows, args)
+    command.show_rows(rows, args)
     if args.plot:
         save_plot(args.plot, lambda figure: _draw_bandwidth(figure, rows))
     return 0
@@ -184,7 +184,7 @@ def _selectivity(spark: SparkSession, archive: Archive, queries: list[str], args
     found = rows_of(selectivity(partial(spark, work, queries, _namespaces(args))).orderBy("query"))
     for row in found:
         row["xpath"] = "(all of them)" if row["query"] == UNION else queries[row["query"]]
-    cli.show_rows(found, args)
+    command.show_rows(found, args)
     if args.plot:
         rates = sorted((row["rate"] for row in found if row["query"] != UNION), reverse=True)
         save_plot(args.plot, lambda figure: _draw_rates(figure, rates))
@@ -253,9 +253,9 @@ def run_train(args: Namespace) -> int:
 
     Archive(args.archive).require()
     _make_folder(args.out)
-    spark = cli.session(args, "train-dictionary")
+    spark = command.session(args, "train-dictionary")
     with shown(spark, "train-dictionary"):
-        cli.show_result(
+        command.show_result(
             train_dictionary(spark, Archive(args.archive), args.out, stream=args.stream, seed=args.seed), args
         )
     return 0
@@ -268,7 +268,7 @@ def run_record(args: Namespace) -> int:
         raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
     _make_folder(args.out)
     _check_folder_of(args.progress)
-    spark = cli.session(args, "record")
+    spark = command.session(args, "record")
     options = {"log": str(args.log.absolute()), "maxRecords": str(args.max_records)}
     for name in ("roots_key", "query", "bootstrap"):
         if getattr(args, name):
@@ -327,15 +327,15 @@ def run_replay(args: Namespace) -> int:
     bounds = tuple(moment.timestamp() if moment else None for moment in (args.start, args.stop))
     if args.roots_key:
         given = [("--bootstrap", args.bootstrap), ("--listen", args.listen), ("--owner", args.owner)]
-        command = root_command(
+        root = root_command(
             args.roots_key, args.archive.absolute(), speed=args.speed, from_time=bounds[0], to_time=bounds[1],
             stream=args.stream, more=[word for name, value in given if value for word in (name, value)],
         )  # fmt: skip
-        return _run_until_ctrl_c(command)
+        return _run_until_ctrl_c(root)
     if args.no_spark:
         packets = iterate(args.archive, *bounds, stream=args.stream)
     else:
-        packets = iterate_with_spark(cli.session(args, "replay"), args.archive, *bounds, stream=args.stream)
+        packets = iterate_with_spark(command.session(args, "replay"), args.archive, *bounds, stream=args.stream)
     return _print_packets(packets, args)
 
 
@@ -381,24 +381,24 @@ def run_generate(args: Namespace) -> int:
     if hours < 1 or args.flights < 1:
         raise PipelineError("generate needs at least one flight and an hour")
     _make_folder(args.out)
-    spark = cli.session(args, "generate")
+    spark = command.session(args, "generate")
     with shown(spark, "generate"):
         description = generate(
             spark, args.out, flights=args.flights, hours=hours, start=args.start, seed=args.seed, compress=args.gzip,
             on_progress=progress,
         )  # fmt: skip
-    cli.show(description, args)
+    command.show(description, args)
     return 0
 
 
 def run_doctor(args: Namespace) -> int:
     from pipeline.doctor import examine
 
-    checks = examine(lambda: cli.session(args, "doctor"))
+    checks = examine(lambda: command.session(args, "doctor"))
     text = "\n".join(
         f"[{'ok' if check.ok else 'MISSING'}] {check.name}: {check.found}"
         + (f"\n     -> {check.advice}" if check.advice and not check.ok else "")
         for check in checks
     )
     emit([check._asdict() for check in checks], text, as_json=args.json)
-    return 0 if all(check.ok for check in checks) else cli.PROBLEM
+    return 0 if all(check.ok for check in checks) else command.PROBLEM

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import trio
 
 from demo.check.observed import MeshError
-from demo.cli import DemoError
+from demo.errors import DemoError
 from demo.page.server import Answer, PageServer, Socket
 from demo.page.session import Session, Stage
 from demo.run.interruptible import run_interruptible

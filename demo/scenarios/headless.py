@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from demo.check.observed import MeshError
-from demo.cli import DemoError
+from demo.errors import DemoError
 from demo.run.interruptible import INTERRUPTED, run_interruptible
 from demo.run.localmesh import open_mesh
 from demo.run.settings import DemoSettings

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dht.addresses import canonical
 from dht.faults import border
-from dht.identity import ID_BYTES, NodeId
+from dht.ids import ID_BYTES, NodeId
 from dht.ratelimit import SourceLimiter
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from dht.shell.publisher import Publisher
 from dht.streams import check_stream_name
 
 if TYPE_CHECKING:
-    from dht.identity import Identity, PeerId
+    from dht.identity import Identity
+    from dht.ids import PeerId
     from dht.record import PeerRecord
     from dht.results import ReadResult
     from dht.shell.node import Node

@@ -20,7 +20,7 @@ from dht.addresses import is_ip_literal
 from dht.config import DEFAULT_CONFIG, DEFAULT_LIMITS, NodeConfig, StoreLimits
 from dht.errors import RecordRejected, Refusal
 from dht.faults import border, fault
-from dht.identity import ID_BYTES, NodeId
+from dht.ids import ID_BYTES, NodeId
 from dht.keys import Key, keys_of
 from dht.lookup import Lookup
 from dht.record import Address, RecordVerifier, SignedRecord

@@ -50,7 +50,7 @@ from dht.wire import (
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig
-    from dht.identity import NodeId
+    from dht.ids import NodeId
     from dht.keys import Key
     from dht.record import Address
     from dht.storage import RecordStore

@@ -19,7 +19,8 @@ from dht.shell.node import Node
 from dht.shell.udp import UdpTransport, open_udp
 
 if TYPE_CHECKING:
-    from dht.identity import Identity, PeerId
+    from dht.identity import Identity
+    from dht.ids import PeerId
     from dht.record import Address
     from dht.shell.protocol import Transport
 

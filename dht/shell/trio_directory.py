@@ -14,7 +14,8 @@ from dht.shell.service import DirectoryOptions, DirectoryService
 
 if TYPE_CHECKING:
     from dht.directory import Covers, Published, Snapshot, Watch
-    from dht.identity import Identity, PeerId
+    from dht.identity import Identity
+    from dht.ids import PeerId
     from dht.record import Address, PeerRecord
 
 

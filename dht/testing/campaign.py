@@ -21,7 +21,7 @@ from dht.testing.swarm import Swarm, VirtualLoop, run_virtual
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig
-    from dht.identity import PeerId
+    from dht.ids import PeerId
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""What the commands share: a Spark session by the flags of a call, and results shown as its flags ask."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pipeline.session import PipelineError
+from pipeline.show import emit, progress, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROBLEM = 1
+"""The exit code of a command that worked and found a problem."""
+
+
+def session(args: argparse.Namespace, name: str, *, light: bool = True) -> SparkSession:
+    from pipeline.session import open_session
+
+    options = {}
+    for setting in args.conf:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise PipelineError(f"--conf needs KEY=VALUE, not {setting!r}")
+        options[key] = value
+    progress("starting Spark")
+    opened = open_session(args.master, name=f"skymesh {name}", light=light, options=options)
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler calls Java from within a call to Java, which ends in a page of tracebacks.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return opened
+
+
+def show(document: dict[str, Any], args: argparse.Namespace) -> None:
+    """A flat document: JSON, or a line for each value."""
+    text = "\n".join(f"{key}: {value}" for key, value in document.items())
+    emit(document, text, as_json=args.json)
+
+
+def show_rows(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    emit(rows, table(rows), as_json=args.json)
+
+
+def show_result(result: Any, args: argparse.Namespace) -> None:
+    show(asdict(result), args)
