@@ -60,6 +60,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench --all
 
 format: $(VENV)/.dev
+	$(BIN)/python -m peer.cli.reference
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 

@@ -18,9 +18,9 @@ import dcp
 from dcp.events import Content
 from dcp.links.link import Address
 from dcp.udp import UdpSocket
-from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
+from peer.role import Role
 from peer.testing.lossy import lossy
 from xmlswitch import Query
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from peer import blocking, guest
     from peer.api import join, root, root_from
     from peer.combine import FromSource, Source, open_combined, open_combiner
-    from peer.coreconfig import Role
     from peer.errors import (
         FeedError,
         NotSynchronised,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from peer.node import Event, Peer, open_peer
     from peer.observe.statistics import ChildStatistics, ParentStatistics, Statistics
     from peer.options import PeerOptions
+    from peer.role import Role
     from xmlswitch import QueryError
 
 __all__ = [
@@ -102,7 +102,7 @@ _HOMES = {
     "dcp": ("Gap", "Packet", "QuerySwitched", "Started"),
     "peer.api": ("join", "root", "root_from"),
     "peer.combine": ("FromSource", "Source", "open_combined", "open_combiner"),
-    "peer.core": ("Role",),
+    "peer.role": ("Role",),
     "peer.errors": (
         *("FeedError", "NotSynchronised", "NotXml", "Overrun", "PeerClosed", "PeerError", "SeveralOwners"),
         *("StreamUnavailable", "WrongOwner"),

@@ -36,6 +36,7 @@ from dcp import Gap, Packet
 from dcp.events import Content
 from peer import api
 from peer.errors import PeerClosed, plain
+from peer.keywords import JoinKeywords, RootKeywords
 from peer.mailbox import Ended, Mailbox
 from peer.node import Event, Peer
 from peer.observe.statistics import Statistics
@@ -309,7 +310,7 @@ def join(
     on_event: Callable[[Event], object] | None = None,
     statistics_every: float | None = None,
     max_waiting: int = MAX_WAITING,
-    **options: Unpack[api.JoinOptions],
+    **keywords: Unpack[JoinKeywords],
 ) -> Stream:
     """Take part in a stream; options as of `peer.join`. What keeps the peer from opening is raised here.
 
@@ -317,7 +318,7 @@ def join(
     """
     events: Mailbox[Event] = Mailbox(MAX_EVENTS)
     thread = _Thread(
-        api.join(stream, **options), max_waiting=max_waiting, events=events, statistics_every=statistics_every
+        api.join(stream, **keywords), max_waiting=max_waiting, events=events, statistics_every=statistics_every
     )
     thread.tells = on_event is not None
     joined = Stream(thread)
@@ -343,14 +344,14 @@ def listen(
     on_event: Callable[[Notice], object] | None = None,
     statistics_every: float | None = None,
     max_waiting: int = MAX_WAITING,
-    **options: Unpack[api.JoinOptions],
+    **keywords: Unpack[JoinKeywords],
 ) -> Listener:
     """Take part in a stream by callbacks, all in one thread. Options as of `peer.join`.
 
     `on_event` is called with gaps, starts and switches of the query, each in its place among the packets, and with
     every event of `Peer.events`. Without it a gap is logged as a warning.
     """
-    thread = _Thread(api.join(stream, **options), max_waiting=max_waiting, statistics_every=statistics_every)
+    thread = _Thread(api.join(stream, **keywords), max_waiting=max_waiting, statistics_every=statistics_every)
     thread.tells = on_event is not None
     return Listener(thread, calls_of(stream, on_packet, on_event))
 
@@ -371,9 +372,9 @@ def calls_of(
     return call
 
 
-def root(stream: str, **options: Unpack[api.RootOptions]) -> Publisher:
+def root(stream: str, **keywords: Unpack[RootKeywords]) -> Publisher:
     """Be a root; options as of `peer.root`."""
-    return Publisher(_Thread(api.root(stream, **options)))
+    return Publisher(_Thread(api.root(stream, **keywords)))
 
 
 __all__ = ["Listener", "Publisher", "Stream", "join", "listen", "root"]

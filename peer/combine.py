@@ -22,9 +22,9 @@ import trio
 from dcp import Gap, Packet, QuerySwitched, Started
 from dcp.events import Content
 from dcp.plain_errors import with_plain_errors
-from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
+from peer.role import Role
 
 SEPARATOR = "--"
 MAX_SOURCES = 16

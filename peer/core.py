@@ -30,7 +30,7 @@ from dcp.links.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer.content import Subscription
-from peer.coreconfig import CoreConfig, Role
+from peer.coreconfig import CoreConfig
 from peer.errors import QueryNotCarried
 from peer.flow import (
     Decision,
@@ -50,6 +50,7 @@ from peer.mesh.machine import Mesh
 from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
 from peer.mesh.selection import SelectionPolicy
 from peer.queries import NOTHING, XPathPolicy, token_of
+from peer.role import Role
 from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 
 from dcp import Config, Start
 from peer.flow import FlowConfig
 from peer.mesh.config import MeshConfig
+from peer.role import Role
 from xmlswitch import Query
-
-
-class Role(Enum):
-    ROOT = "root"
-    ROUTER = "router"
-    LEAF = "leaf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

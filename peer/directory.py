@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dcp import EVERYTHING
-from peer.coreconfig import Role
 from peer.errors import PeerError
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.messages import PeerId
 from peer.options import PeerOptions
 from peer.queries import NOTHING, token_of
+from peer.role import Role
 from xmlswitch import MalformedQuery, Query, QueryError
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import outcome
 
     from peer.guest_hosts import Host
+    from peer.keywords import JoinKeywords
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ def join_qt(
     on_event: Callable[[Notice], object] | None = None,
     on_end: Done | None = None,
     statistics_every: float | None = None,
-    **options: Unpack[api.JoinOptions],
+    **keywords: Unpack[JoinKeywords],
 ) -> GuestStream:
     """Take part in a stream from a Qt program, by callbacks in its own loop; options as of `peer.join`.
 
@@ -192,7 +193,7 @@ def join_qt(
 
     return GuestStream(
         QtHost(),
-        Session(api.join(stream, **options)),
+        Session(api.join(stream, **keywords)),
         calls_of(stream, on_packet, on_event),
         tells=on_event is not None,
         statistics_every=statistics_every,
@@ -208,14 +209,14 @@ def join_tk(
     on_event: Callable[[Notice], object] | None = None,
     on_end: Done | None = None,
     statistics_every: float | None = None,
-    **options: Unpack[api.JoinOptions],
+    **keywords: Unpack[JoinKeywords],
 ) -> GuestStream:
     """The same from a Tk program."""
     from peer.guest_hosts import TkHost
 
     return GuestStream(
         TkHost(window),
-        Session(api.join(stream, **options)),
+        Session(api.join(stream, **keywords)),
         calls_of(stream, on_packet, on_event),
         tells=on_event is not None,
         statistics_every=statistics_every,

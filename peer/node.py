@@ -28,7 +28,6 @@ from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
-from peer.coreconfig import Role
 from peer.directory import candidate_of, grant_of
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
@@ -37,10 +36,11 @@ from peer.listeners import Listeners
 from peer.mesh import events as meshevents
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Statistics, snapshot
-from peer.options import SELECTIONS, HostPort, PeerOptions, default_listen
+from peer.options import HostPort, PeerOptions, default_listen, selection_policy
 from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
+from peer.role import Role
 from peer.sockets import PeerSocket
 from xmlswitch import MalformedDocument, Query, parse_document
 
@@ -82,7 +82,7 @@ class Peer:
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._compressor, clock=time.perf_counter),
-            selection=SELECTIONS[options.selection](),
+            selection=selection_policy(options.selection),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None

@@ -1,31 +1,64 @@
-"""Everything that a program may choose about a peer."""
+"""Everything that can be chosen about a peer, declared once: see `peer.optionspec` for what follows from a declaration.
+
+Light on purpose: `--help` loads this file, and nothing of what it describes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dcp import Config, Start
-from dcp.links.link import is_loopback
-from peer.coreconfig import CoreConfig, Role
-from peer.flow import FlowConfig
-from peer.mesh.config import MAX_PARENTS, MeshConfig
-from peer.mesh.selection import RootWalk, ScoredSelection, SelectionPolicy
-from xmlswitch import Query
+from peer.mesh.config import MAX_PARENTS
+from peer.optionspec import address, binding, file_bytes, option, path, whole
+from peer.role import Role
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dcp import Config, Start
     from dht.ids import PeerId
+    from peer.coreconfig import CoreConfig
+    from peer.flow import FlowConfig
+    from peer.mesh.config import MeshConfig
+    from peer.mesh.selection import SelectionPolicy
 
 HostPort = tuple[str, int]
 
 DEFAULT_CAPACITY = 6
 MAX_CAPACITY = 4_096
-"""Children. Each costs a link's buffers and a share of every packet's work; records and messages count in 16 bits."""
-SELECTIONS: dict[str, Callable[[], SelectionPolicy]] = {"scored": ScoredSelection, "walk": RootWalk}
+"""Children. Each costs a link's buffers and a share of the work per packet; records and messages count in 16 bits."""
+SELECTIONS = ("scored", "walk")
 NETWORKS = ("lan", "wan")
+COMPRESSIONS = ("zstd", "zlib", "none")
+
+_JOINS = ("join", "record", "bridge")
+_ROOTS = ("root", "root_from")
+_PEERS = (*_JOINS, *_ROOTS)
+
+
+def _mesh() -> MeshConfig:
+    from peer.mesh.config import MeshConfig
+
+    return MeshConfig()
+
+
+def _dcp() -> Config:
+    from dcp import Config
+
+    return Config()
+
+
+def _flow() -> FlowConfig:
+    from peer.flow import FlowConfig
+
+    return FlowConfig()
+
+
+def start_text(text: str) -> str:
+    if text not in ("now", "oldest") and not text.isdecimal():
+        raise ValueError(f"expected now, oldest or an AN, got {text!r}")
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,73 +67,193 @@ class PeerOptions:
 
     stream: str
     role: Role = Role.ROUTER
-    query: str | None = None
-    namespaces: Mapping[str, str] = field(default_factory=dict)
-    parents: int = 2
-    resilient_parents: bool = False
-    """Take only parents that have as many parents themselves, up to the roots."""
-    selection: str = "scored"
-    """How parents are chosen: one of SELECTIONS."""
-    network: str = "lan"
-    """How long a silence is borne: one of NETWORKS, the same at every peer of a mesh."""
-    capacity: int = DEFAULT_CAPACITY
-    listen: HostPort | None = None
-    """None: this host alone, unless `bootstrap` names somebody elsewhere; then every interface."""
-    bootstrap: Sequence[HostPort] = ()
-    beacon: bool = True
-    """Find peers on this host and LAN by multicast."""
-    identity: Path | None = None
-    """Key file, made when it is not there; None: a key for this run only."""
-    state: Path | None = None
-    """Folder in which contacts and pinned owners are remembered; None: nothing is."""
-    numbers: Path | None = None
-    """Folder in which a root keeps its last AN over restarts; None: that of `state`, if there is one."""
-    owner_id: str | None = None
-    """Fingerprint of the stream's owner, when several call themselves so. A root's must be its own."""
-    raw: bool = False
-    """Packets need not be XML: a root publishes any bytes. Queries match none that is not XML."""
-    start: Start = Start.NEW
+    owner_id: str | None = option(
+        None,
+        "fingerprint of the stream's owner, for a name that roots of several owners serve (a root prints its owner)",
+        of=(*_PEERS, "status"),
+        metavar="FINGERPRINT",
+    )
+    bootstrap: Sequence[HostPort] = option(
+        (),
+        "a peer or DHT node to start from (repeatable); without one, this host and LAN are searched",
+        of=(*_PEERS, "status", "combine"),
+        read=address,
+        metavar="HOST:PORT",
+        many=True,
+    )
+    listen: HostPort | None = option(
+        None,
+        "UDP address of this peer; `:0` opens it to the network",
+        of=(*_PEERS, "status", "combine"),
+        read=address,
+        metavar="HOST:PORT",
+        default_text="this host only, or every interface when --bootstrap names another host",
+    )
+    identity: Path | None = option(
+        None,
+        "key file of this peer, created if missing",
+        of=(*_JOINS, "root"),
+        read=path,
+        metavar="FILE",
+        keyword="StrPath | None",
+        convert=path,
+        default_text="a key for this run only",
+    )
+    state: Path | None = option(
+        None,
+        "folder for contacts, pinned owners and a root's last AN",
+        of=_PEERS,
+        read=path,
+        metavar="DIR",
+        keyword="StrPath | None",
+        convert=path,
+        default_text="only a root's last AN, in ~/.local/share/skymesh/roots",
+    )
+    beacon: bool = option(
+        True,
+        "find peers on this host and LAN by multicast",
+        of=(*_PEERS, "status", "combine"),
+        negative="no-beacon",
+    )
+    network: str = option(
+        "lan",
+        "how long to wait before giving up on a silent parent: lan, or wan for long, lossy paths; "
+        "the same at every peer of a mesh",
+        of=(*_JOINS, "root", "combine"),
+        choices=NETWORKS,
+    )
+    dictionary: bytes | None = option(
+        None,
+        "zstd dictionary that the stream's packets are compressed with",
+        of=(*_JOINS, "root"),
+        read=file_bytes,
+        metavar="FILE",
+    )
+    parents: int = option(
+        2,
+        "how many parents to hold: all but one can die without a stall",
+        of=(*_JOINS, "combine"),
+        read=whole(1, MAX_PARENTS),
+        metavar="N",
+    )
+    resilient_parents: bool = option(
+        False, "accept only parents that hold as many parents themselves, up to the roots", of=_JOINS
+    )
+    selection: str = option(
+        "scored",
+        "how parents are chosen: scored, or walk (from the roots down, past those that are full)",
+        of=_JOINS,
+        choices=SELECTIONS,
+    )
+    query: str | None = option(None, "XPath: receive only packets that match", of=_JOINS, metavar="XPATH")
+    namespaces: Mapping[str, str] = option(
+        dict,
+        "bind a namespace prefix of the queries (repeatable)",
+        of=(*_JOINS, "combine"),
+        flag="namespace",
+        read=binding,
+        metavar="P=URI",
+        many=True,
+        keyword="Mapping[str, str] | None",
+        convert=dict,
+    )
+    start: Start | str | int = option(
+        "now",
+        "where to begin: now, oldest, or the AN of the first packet wanted",
+        of=_JOINS,
+        flag="from",
+        read=start_text,
+        metavar="now|AN|oldest",
+        keyword="str | int",
+    )
+    fallbacks: Sequence[str] = option(
+        (),
+        "XPath: a narrower query to fall back to when this program can't keep up (repeatable, widest first)",
+        of=("join",),
+        flag="fallback",
+        metavar="XPATH",
+        many=True,
+    )
+    capacity: int = option(
+        DEFAULT_CAPACITY,
+        "how many children to carry",
+        of=("join", "root", "combine"),
+        read=whole(0, MAX_CAPACITY, "a number of children"),
+        metavar="N",
+    )
+    children_from: Sequence[str] = option(
+        (),
+        "accept only children from this network (repeatable)",
+        of=("join", "root"),
+        read=network,
+        metavar="NETWORK",
+        many=True,
+        default_text="from anywhere",
+    )
+    carry: str | None = option(
+        None, "XPath: carry at most this part of the stream for others", of=("join",), metavar="XPATH"
+    )
+    dynamic: bool = option(
+        False,
+        "as a router, ask parents only for what is wanted here; --static carries everything",
+        of=("join",),
+        negative="static",
+    )
+    compress: str = option("none", "compress packets: zstd, zlib or none", of=("root",), choices=COMPRESSIONS)
+    owner: Path | None = option(
+        None,
+        "key file of the stream's owner, created if missing; roots with one owner serve together",
+        of=(*_ROOTS, "combine"),
+        read=path,
+        metavar="FILE",
+        keyword="StrPath | None",
+        convert=path,
+    )
+    grant: Path | None = option(
+        None,
+        "file with the owner's grant for this peer's --identity",
+        of=("root",),
+        read=path,
+        metavar="FILE",
+        keyword="StrPath | None",
+        convert=path,
+    )
+    keep_numbers: bool = option(
+        True,
+        "keep the last AN on disk, so that a restart does not repeat numbers that clients have seen",
+        of=_ROOTS,
+        negative="forget-numbers",
+    )
+    raw: bool = option(False, "publish any bytes; queries match only packets that are XML", of=("root",), only="api")
     position: int | None = None
-    dynamic: bool = False
-    carry: str | None = None
-    """The most that a router carries; children that want more are refused."""
-    children_from: Sequence[str] = ()
-    """Networks (`10.0.0.0/8`) whose peers may be children; none named: all."""
+    """With `start=Start.POSITION`: everything up to here is known already."""
+    numbers: Path | None = None
+    """Folder in which a root keeps its last AN when `state` names none."""
     deliver: bool = True
-    compress: str = "none"
-    dictionary: bytes | None = None
-    grant: Path | None = None
-    """A root's grant from the stream's owner (`python -m dht grant`), so that several roots serve one stream."""
-    owner: Path | None = None
-    """In place of a grant: the owner's own key file, with which this root vouches for itself."""
-    mesh: MeshConfig = field(default_factory=MeshConfig)
-    dcp: Config = field(default_factory=Config)
-    fallbacks: Sequence[str] = ()
-    """Narrower queries, the widest first, to step down to when this program can't keep up with `query`."""
-    flow: FlowConfig = field(default_factory=FlowConfig)
+    mesh: MeshConfig = field(default_factory=_mesh)
+    dcp: Config = field(default_factory=_dcp)
+    flow: FlowConfig = field(default_factory=_flow)
 
     def __post_init__(self) -> None:
-        for name, value, known in (("selection", self.selection, SELECTIONS), ("network", self.network, NETWORKS)):
-            if value not in known:
-                raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
-        if not 1 <= self.parents <= MAX_PARENTS:
-            raise ValueError(f"parents is 1 to {MAX_PARENTS}, not {self.parents}")
-        if (
-            isinstance(self.capacity, bool)
-            or not isinstance(self.capacity, int)
-            or not 0 <= self.capacity <= MAX_CAPACITY
+        for name, value, known in (
+            ("selection", self.selection, SELECTIONS),
+            ("network", self.network, NETWORKS),
+            ("compress", self.compress, COMPRESSIONS),
         ):
-            raise ValueError(f"capacity is 0 to {MAX_CAPACITY} children, not {self.capacity!r}")
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        _check_whole("parents", self.parents, 1, MAX_PARENTS)
+        _check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
         if self.owner_id is not None:
             self.chosen_owner()
-        for address in self.bootstrap:
-            if not _is_address(address) or not address[1]:
-                raise ValueError(f"bootstrap is a list of (host, port), and {address!r} is none")
+        for endpoint in self.bootstrap:
+            if not _is_address(endpoint) or not endpoint[1]:
+                raise ValueError(f"bootstrap entries must be (host, port), got {endpoint!r}")
         if self.listen is not None and not _is_address(self.listen):
-            raise ValueError(f"listen is a (host, port), not {self.listen!r}")
+            raise ValueError(f"listen must be (host, port), got {self.listen!r}")
 
     def chosen_owner(self) -> PeerId | None:
-        """The owner that `owner_id` names; ValueError when it is not a fingerprint, or not the one in the name."""
+        """The owner that `owner_id` names; ValueError if it is not a fingerprint, or not the one in the name."""
         from dht import parse_id_text
         from dht.streams import owner_of_name
 
@@ -109,21 +262,38 @@ class PeerOptions:
         try:
             owner = parse_id_text(self.owner_id)
         except ValueError as error:
-            raise ValueError(f"owner_id is the fingerprint of an owner: {error}") from None
+            raise ValueError(f"owner_id must be the fingerprint of an owner: {error}") from None
         if (owner_of_name(self.stream) or owner) != owner:
             raise ValueError(f"{self.stream} names another owner than {self.owner_id}")
         return owner
+
+    def numbers_folder(self) -> Path | None:
+        """Where a root keeps its last AN over restarts; None: it forgets it."""
+        return (self.state or self.numbers) if self.keep_numbers else None
 
     def on_any_port(self, **changes: Any) -> PeerOptions:
         """The same for a second peer in this process: a socket and a key of its own, and nothing remembered."""
         listen = (self.listen[0], 0) if self.listen is not None else None
         return replace(self, listen=listen, identity=None, state=None, numbers=None, **changes)
 
+    def begin(self) -> tuple[Start, int | None]:
+        """Where to begin, as dcp puts it."""
+        from dcp import Start
+
+        return (self.start, self.position) if isinstance(self.start, Start) else start_of(self.start)
+
     def core(self) -> CoreConfig:
+        """What the machines inside are given. QueryError for a query that is refused."""
+        from ipaddress import ip_network
+
+        from peer.coreconfig import CoreConfig
+        from xmlswitch import Query
+
         capacity = 0 if self.role is Role.LEAF else self.capacity
         mesh = self.mesh.wan() if self.network == "wan" else self.mesh
         strict = self.resilient_parents or mesh.requires_resilient_parents
         mesh = replace(mesh, parents_wanted=self.parents, capacity=capacity, requires_resilient_parents=strict)
+        start, position = self.begin()
         return CoreConfig(
             stream=self.stream,
             role=self.role,
@@ -132,17 +302,45 @@ class PeerOptions:
             query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
             dynamic=self.dynamic,
             carry=Query.parse(self.carry, self.namespaces) if self.carry is not None else None,
-            children_from=tuple(ip_network(network) for network in self.children_from),
+            children_from=tuple(ip_network(allowed) for allowed in self.children_from),
             deliver=self.deliver,
-            start=self.start,
-            position=self.position,
+            start=start,
+            position=position,
             fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
         )
 
 
+def selection_policy(name: str) -> SelectionPolicy:
+    from peer.mesh.selection import RootWalk, ScoredSelection
+
+    return RootWalk() if name == "walk" else ScoredSelection()
+
+
+def start_of(start: str | int) -> tuple[Start, int | None]:
+    """Where to begin, as dcp puts it; ValueError for anything but "now", "oldest" or an AN."""
+    from dcp import Start
+    from dcp.serial import MAX_POSITION
+
+    if start == "now":
+        return Start.NEW, None
+    if start == "oldest":
+        return Start.OLDEST, None
+    if isinstance(start, str) and start.isascii() and start.isdecimal() and len(start) <= 19:
+        start = int(start)
+    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_POSITION:
+        raise ValueError(f'start must be "now", "oldest" or the AN of the first packet wanted, got {start!r:.40}')
+    # The caller names the first packet wanted; a position is what lies before it.
+    return Start.POSITION, max(0, start - 1)
+
+
+def _check_whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} must be in {least}..{most}, got {value!r}")
+
+
 def _is_address(given: object) -> bool:
-    """A program may give anything, and a string has characters in place of addresses."""
+    """A program may give anything, and a string has characters where addresses should be."""
     match given:
         case (str(host), int(port)):
             return bool(host) and 0 <= port < 1 << 16
@@ -150,8 +348,10 @@ def _is_address(given: object) -> bool:
 
 
 def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
-    """Loopback unless `bootstrap` names a peer elsewhere; by IPv6 when it is named so."""
+    """Loopback unless `bootstrap` names a peer elsewhere; IPv6 if it is named so."""
+    from dcp.links.link import is_loopback
+
     families = {":" in host for host, _ in bootstrap}
-    if all(is_loopback(address) for address in bootstrap) and len(families) < 2:
+    if all(is_loopback(endpoint) for endpoint in bootstrap) and len(families) < 2:
         return ("::1" if True in families else "127.0.0.1"), 0
     return ("::" if True in families else "0.0.0.0"), 0  # `::` takes IPv4 as well

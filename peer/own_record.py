@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dcp import EVERYTHING
-from peer.coreconfig import Role
 from peer.options import HostPort
+from peer.role import Role
 
 if TYPE_CHECKING:
     from dht import Grant, PeerId, PeerRecord

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from peer.coreconfig import Role
 from peer.errors import SeveralOwners, WrongOwner
+from peer.role import Role
 
 if TYPE_CHECKING:
     from dht import OwnerError, PeerId, PeerRecord

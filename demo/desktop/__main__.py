@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         return 1
     import peer
     from demo.desktop.window import Window, explained
-    from peer.cli.config import address
+    from peer.optionspec import address
 
     if arguments.query and (problem := explained(arguments.query)):
         print(f"skymesh: this query is refused: {problem}", file=sys.stderr)

@@ -27,11 +27,11 @@ from demo.run.faults import FaultySocket, HostPort, Weather
 from demo.run.feed import FeedPlan
 from demo.run.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
-from peer.coreconfig import Role
 from peer.errors import Overrun
 from peer.node import Peer, open_peer
 from peer.observe.statistics import Statistics
 from peer.options import PeerOptions
+from peer.role import Role
 
 STREAM = "demo"
 REPORT_INTERVAL = 0.1

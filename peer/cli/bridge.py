@@ -9,10 +9,10 @@ from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.running import beside, expect_directory, note, peer_options, run, told_as
-from peer.coreconfig import Role
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
 from peer.node import open_peer
+from peer.role import Role
 from peer.tcp import TcpOut
 
 

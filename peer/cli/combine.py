@@ -6,21 +6,22 @@ import trio
 
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.root import owner_of
+from peer.cli.root import check_owner
 from peer.cli.running import expect_directory, note, peer_options, run
 from peer.combine import MAX_SOURCES, Source, open_combiner
-from peer.coreconfig import Role
 from peer.observe.statistics import address_text
+from peer.role import Role
 
 
 def combine(settings: Settings) -> int:
-    sources = [_source(text, dict(settings["namespace"])) for text in settings["source"]]
+    sources = [_source(text, dict(settings["namespace"] or ())) for text in settings["source"]]
     if not 1 <= len(sources) <= MAX_SOURCES:
         raise CliError(f"give --source 1 to {MAX_SOURCES} times, not {len(sources)} times", ExitCode.USAGE)
     names = [source.stream.partition(".")[0] for source in sources]
     if len(set(names)) != len(names):
         raise CliError("two sources have the same name: their sub-streams could not be told apart", ExitCode.USAGE)
-    options = peer_options(settings, Role.ROUTER, capacity=settings["capacity"], owner=owner_of(settings))
+    check_owner(settings)
+    options = peer_options(settings, Role.ROUTER)
 
     async def command() -> int:
         async with open_combiner(settings["roots_key"], sources, options) as combiner, trio.open_nursery() as nursery:

@@ -24,40 +24,12 @@ ENVIRONMENT_PREFIX = "PEER_"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, [V6]:PORT, or :PORT for every interface."""
-    from dht.addresses import parse_endpoint  # help and completion need no address
-
-    return parse_endpoint(text, default_host="0.0.0.0")
-
-
-def binding(text: str) -> tuple[str, str]:
-    prefix, equals, uri = text.partition("=")
-    if not (prefix and equals and uri):
-        raise ValueError(f"expected PREFIX=URI, not {text!r}")
-    return prefix, uri
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(f"expected a number from 1 up, not {text!r}")
-    return value
-
-
-def seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"expected a number of seconds, not {text!r}")
-    return value
-
-
 def switch(text: str) -> bool:
     if text.lower() in _TRUE:
         return True
     if text.lower() in _FALSE:
         return False
-    raise ValueError(f"expected true or false, not {text!r}")
+    raise ValueError(f"expected true or false, got {text!r}")
 
 
 class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, which costs more than all of this
@@ -74,6 +46,12 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
     required: bool = False
     negative: str | None = None
     """A second flag that sets a switch to False."""
+    of: type | None = None
+    """The dataclass that declares it, if it is an option of a peer or a feed."""
+    field: str = ""
+    """Its field there."""
+    default_text: str = ""
+    """How the default is described, if its value does not say it."""
 
     @property
     def flag(self) -> str:
@@ -83,13 +61,24 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
     def variable(self) -> str:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
+    @property
+    def default_shown(self) -> str:
+        """The default as people read it; empty where it says nothing."""
+        return self.default_text or ("" if self.is_switch and not self.negative else _text(self.default))
+
+    @property
+    def described(self) -> str:
+        """The help with the default."""
+        return f"{self.help} (default: {self.default_shown})" if self.default_shown else self.help
+
     def optional(self) -> Setting:
         """The same, but nobody need give it."""
         return self._replace(required=False)
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         # Absent flags leave no trace, so that the layers below can speak.
-        options: dict[str, Any] = {"dest": self.name, "help": self.help, "default": argparse.SUPPRESS}
+        text = self.described.replace("%", "%%")
+        options: dict[str, Any] = {"dest": self.name, "help": text, "default": argparse.SUPPRESS}
         if self.is_switch:
             if self.negative is not None:
                 parser.add_argument(self.flag, action="store_true", **options)
@@ -115,14 +104,21 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
                 return [self.read(str(item).strip()) for item in items if str(item).strip()]
             value = switch(str(found)) if self.is_switch else self.read(str(found))
         except ValueError as error:
-            reason = str(error)
-            if reason.startswith(("invalid literal", "could not convert")):
-                reason = f"expected a number, not {str(found)!r}"
             where = self.flag if origin == "flag" else f"{self.name} ({origin})"
-            raise CliError(f"{where}: {reason}", ExitCode.USAGE) from None
+            raise CliError(f"{where}: {error}", ExitCode.USAGE) from None
+        except OSError as error:
+            raise CliError(f"{self.flag} {found}: {error.strerror}", ExitCode.CONFIG) from None
         if self.choices and value not in self.choices:
-            raise CliError(f"{self.name} ({origin}): one of {', '.join(self.choices)}, not {value!r}", ExitCode.USAGE)
+            choices = ", ".join(self.choices)
+            raise CliError(f"{self.name} ({origin}): expected one of {choices}, got {value!r}", ExitCode.USAGE)
         return value
+
+
+def _text(default: object) -> str:
+    """A default as it would be written; nothing for one that says nothing."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
 
 
 class Settings:
@@ -144,6 +140,14 @@ class Settings:
         setting = self._known[name]
         self.values[name] = setting.value(found, origin)
         self.origins[name] = origin
+
+    def fields(self, kind: type) -> dict[str, Any]:
+        """What was chosen of a dataclass of options, by the names of its fields."""
+        return {
+            setting.field: self.values[name]
+            for name, setting in self._known.items()
+            if setting.of is kind and self.values[name] is not None
+        }
 
     def rows(self) -> list[tuple[str, Any, str]]:
         return [(name, self.values[name], self.origins[name]) for name in self._known]

@@ -10,9 +10,9 @@ from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
 from peer.cli.running import beside, expect_directory, peer_options, run
-from peer.coreconfig import Role
 from peer.node import Peer, open_peer
 from peer.observe.trace import Trace
+from peer.role import Role
 
 
 def join(settings: Settings) -> int:
@@ -21,8 +21,6 @@ def join(settings: Settings) -> int:
     options = peer_options(
         settings,
         Role.LEAF if settings["leaf"] or settings["capacity"] == 0 else Role.ROUTER,
-        capacity=settings["capacity"],
-        dynamic=settings["dynamic"],
         deliver=wants_packets or settings["leaf"],
     )
     printer = Printer(settings["format"], settings["roots_key"])

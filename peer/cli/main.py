@@ -11,11 +11,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from peer.cli.config import Settings, resolve
 from peer.cli.errors import CliError, ExitCode, explain
-from peer.cli.settings import ALL_NAMES, BY_COMMAND
+
+if TYPE_CHECKING:
+    from peer.cli.config import Settings
 
 PROGRAM = "skymesh"
 
@@ -87,7 +88,8 @@ class _Parser(argparse.ArgumentParser):
         raise CliError(f"{message}; see `{self.prog} --help`", ExitCode.USAGE)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of every command, or of `only` one, with the others known by name: that is faster."""
     parser = _Parser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,10 +103,11 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        _fill(command, name)
+        if only in (None, name):
+            _fill(command, name)
         if name == "replay":
             command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
-    _add_query(commands)
+    _add_query(commands, fill=only in (None, "query"))
     _add_config(commands)
     completion = commands.add_parser("completion", help="print a completion script for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
@@ -112,12 +115,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _fill(parser: argparse.ArgumentParser, command: str) -> None:
-    for setting in BY_COMMAND[command]:
+    from peer.cli.settings import settings_for
+
+    for setting in settings_for(command):
         setting.add_to(parser)
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings")
 
 
-def _add_query(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_query(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> None:
     query = commands.add_parser("query", help="check a query before using it")
     actions = query.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
@@ -127,7 +132,8 @@ def _add_query(commands: argparse._SubParsersAction[_Parser]) -> None:
         epilog="Exit code 5 for a query that is refused.",
     )
     check.add_argument("xpath", metavar="XPATH")
-    _fill(check, "query check")
+    if fill:
+        _fill(check, "query check")
 
 
 def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -138,7 +144,7 @@ def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="every setting, its value and its origin",
         description="Flags go before PEER_* variables, those before the TOML file, that before the defaults.",
     )
-    show.add_argument("of", nargs="?", default="join", choices=sorted(BY_COMMAND), metavar="COMMAND",
+    show.add_argument("of", nargs="?", default="join", choices=sorted([*_COMMANDS, "query check"]), metavar="COMMAND",
                       help="whose settings: join (default), root, status, bridge, record, replay, combine")  # fmt: skip
     show.add_argument("--config", metavar="FILE", help="TOML file with settings")
     show.add_argument("--json", action="store_true", help="as JSON")
@@ -146,7 +152,7 @@ def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one call; errors come out as exceptions that `run` explains."""
-    parser = build_parser()
+    parser = build_parser(only=argv[0] if argv and argv[0] != "completion" else None)
     arguments = parser.parse_args(argv)
     if arguments.version:
         return _print_version()
@@ -175,15 +181,21 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _settings(command: str, arguments: argparse.Namespace) -> Settings:
-    return resolve(BY_COMMAND[command], arguments, os.environ, command=command.partition(" ")[0], others=ALL_NAMES)
+    from peer.cli.config import resolve
+    from peer.cli.settings import all_names, settings_for
+
+    return resolve(settings_for(command), arguments, os.environ, command=command.partition(" ")[0], others=all_names())
 
 
 def _show_config(arguments: argparse.Namespace) -> int:
     import json
 
-    known = [setting.optional() for setting in BY_COMMAND[arguments.of]]
+    from peer.cli.config import resolve
+    from peer.cli.settings import all_names, settings_for
+
+    known = [setting.optional() for setting in settings_for(arguments.of)]
     file_only = argparse.Namespace(config=arguments.config)
-    settings = resolve(known, file_only, os.environ, command=arguments.of.partition(" ")[0], others=ALL_NAMES)
+    settings = resolve(known, file_only, os.environ, command=arguments.of.partition(" ")[0], others=all_names())
     if arguments.json:
         print(json.dumps({name: {"value": value, "from": origin} for name, value, origin in settings.rows()}))
         return ExitCode.OK
@@ -200,7 +212,9 @@ def _shown(value: object) -> str:
         from dht.addresses import endpoint_text
 
         return endpoint_text(value)
-    if isinstance(value, list):
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value)) or "-"
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -16,8 +16,8 @@ from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
 from peer.cli.running import beside, expect_directory, note, peer_options, run
-from peer.coreconfig import Role
 from peer.node import Peer, open_peer
+from peer.role import Role
 
 READ_BATCH = 256
 SHORTEST_SYNC = 0.05

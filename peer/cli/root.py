@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from datetime import date
 from pathlib import Path
 
 import trio
@@ -14,38 +13,21 @@ from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.running import beside, note, peer_options, run
-from peer.coreconfig import Role
-from peer.feeds.plan import FeedOptions, plan_feed
+from peer.feeds.options import FeedOptions
+from peer.feeds.plan import plan_feed
 from peer.feeds.serve import RootFeed
 from peer.feeds.stamp import STAMP_BYTES, stamp
 from peer.feeds.state import default_folder
 from peer.node import Peer
+from peer.role import Role
 
 
 def root(settings: Settings) -> int:
     if settings["owner"] is not None and settings["grant"] is not None:
-        raise CliError("--owner and --grant say two different things: give one of them", ExitCode.USAGE)
-    plan = plan_feed(
-        FeedOptions(
-            source=settings["feed"],
-            framing=settings["framing"],
-            numbering=settings["numbering"],
-            rate=settings["rate"],
-            speed=settings["speed"],
-            loop=settings["loop"],
-            reference=_date(settings["date"]),
-        )
-    )
-    owner = owner_of(settings)
-    options = peer_options(
-        settings,
-        Role.ROOT,
-        capacity=settings["capacity"],
-        compress=settings["compress"],
-        owner=owner,
-        numbers=default_folder(os.environ) if settings["keep_numbers"] else None,
-        grant=Path(settings["grant"]).expanduser() if settings["grant"] is not None else None,
-    )
+        raise CliError("--owner and --grant are mutually exclusive", ExitCode.USAGE)
+    plan = plan_feed(FeedOptions(source=settings["feed"], **settings.fields(FeedOptions)))
+    check_owner(settings)
+    options = peer_options(settings, Role.ROOT, numbers=default_folder(os.environ))
 
     async def command() -> int:
         opened = trio.Event()
@@ -98,14 +80,14 @@ async def _let_children_catch_up(peer: Peer) -> None:
             await peer.wait_turn()
 
 
-def owner_of(settings: Settings) -> Path | None:
-    """The owner's key file, made on first use."""
+def check_owner(settings: Settings) -> None:
+    """Create the owner's key file on first use, and refuse one that does not own the stream."""
     from dht import Identity
     from dht.streams import owner_of_name
 
-    if settings["owner"] is None:
-        return None
-    path = Path(settings["owner"]).expanduser()
+    path: Path | None = settings["owner"]
+    if path is None:
+        return
     is_new = not path.exists()
     owner = Identity.load_or_create(path)
     if is_new:
@@ -119,13 +101,3 @@ def owner_of(settings: Settings) -> Path | None:
             f"{path} is the key of {owner.fingerprint}, and {settings['roots_key']} belongs to another owner",
             ExitCode.WRONG_OWNER,
         )
-    return path
-
-
-def _date(text: str | None) -> date | None:
-    if text is None:
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise CliError(f"--date takes YYYY-MM-DD, not {text!r}", ExitCode.USAGE) from None

@@ -18,15 +18,15 @@ from typing import Any
 import trio
 
 from dht.addresses import endpoint_text
-from peer.api import start_of
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.logs import set_up
-from peer.coreconfig import Role
 from peer.node import Peer
 from peer.observe.statistics import address_text
 from peer.observe.status import describe, live_line
 from peer.options import PeerOptions
+from peer.role import Role
+from xmlswitch import QueryError
 
 log = logging.getLogger("peer.cli")
 
@@ -88,59 +88,25 @@ async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
 
 
 def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
-    """What the settings say about a peer; a bad stream name or query is told here, before anything is opened."""
+    """What the settings say about a peer; a bad stream name or query is an error here, before anything is opened."""
     from dht import check_stream_name
-    from xmlswitch import Query
 
+    stream = settings["roots_key"]
     try:
-        check_stream_name(settings["roots_key"])
+        check_stream_name(stream)
     except ValueError as error:
         raise CliError(f"--roots-key: {error}", ExitCode.USAGE) from None
-    values: dict[str, Any] = {
-        "stream": settings["roots_key"],
-        "role": role,
-        "listen": settings["listen"],
-        "bootstrap": tuple(settings["bootstrap"]),
-        "beacon": settings["beacon"],
-        "identity": _path(settings.get("identity")),
-        "state": _path(settings.get("state")),
-        "dictionary": _read(settings.get("dictionary")),
-        "owner_id": settings.get("owner_id"),
-    }
-    if settings.get("from") is not None:
-        values["start"], values["position"] = start_of(settings["from"])
-    if settings.get("namespace"):
-        values["namespaces"] = dict(settings["namespace"])
-    for name in ("query", "carry"):
-        if settings.get(name) is not None:
-            Query.parse(settings[name], values.get("namespaces", {}))
-            values[name] = settings[name]
-    if settings.get("children_from"):
-        values["children_from"] = tuple(settings["children_from"])
-    for query in settings.get("fallback") or ():
-        Query.parse(query, values.get("namespaces", {}))
-    values["fallbacks"] = tuple(settings.get("fallback") or ())
-    for name in ("parents", "resilient_parents", "selection", "network"):
-        if settings.get(name) is not None:
-            values[name] = settings[name]
+    chosen = settings.fields(PeerOptions)
+    if "namespaces" in chosen:
+        chosen["namespaces"] = dict(chosen["namespaces"])
     try:
-        return PeerOptions(**(values | changes))
+        options = PeerOptions(stream=stream, role=role, **(chosen | changes))
+        options.core()
     except ValueError as error:
+        if isinstance(error, QueryError):
+            raise  # it has an exit code of its own
         raise CliError(str(error), ExitCode.USAGE) from None
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text).expanduser() if text is not None else None
-
-
-def _read(text: str | None) -> bytes | None:
-    path = _path(text)
-    if path is None:
-        return None
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CliError(f"--dictionary {path}: {error.strerror}", ExitCode.CONFIG) from None
+    return options
 
 
 # --- beside a running peer --------------------------------------------------------------------------------------------

@@ -20,11 +20,10 @@ from collections import Counter
 from typing import Final, Protocol
 
 from peer.feeds.framing_xml import MAX_DOCUMENT_BYTES, Skipped, XmlSplitter
+from peer.feeds.options import FRAMINGS
 
 MAX_SKIP_BYTES: Final = 64 << 20
 """A length prefix above this is no length: the stream is out of step, and only a new connection helps."""
-
-KINDS: Final = ("xml", "length", "nul", "lines")
 
 
 class Splitter(Protocol):
@@ -50,7 +49,7 @@ def make_splitter(kind: str, *, max_document: int = MAX_DOCUMENT_BYTES) -> Split
             return SeparatorSplitter(b"\0", max_document=max_document)
         case "lines":
             return SeparatorSplitter(b"\n", max_document=max_document)
-    raise ValueError(f"framing is one of {', '.join(KINDS)}, not {kind!r}")
+    raise ValueError(f"framing is one of {', '.join(FRAMINGS)}, not {kind!r}")
 
 
 class SeparatorSplitter:
@@ -148,6 +147,6 @@ class LengthSplitter:
 
 
 __all__ = [
-    "KINDS", "MAX_DOCUMENT_BYTES", "LengthSplitter", "SeparatorSplitter", "Skipped", "Splitter", "XmlSplitter",
+    "MAX_DOCUMENT_BYTES", "LengthSplitter", "SeparatorSplitter", "Skipped", "Splitter", "XmlSplitter",
     "make_splitter",
 ]  # fmt: skip

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from peer.coreconfig import Role
 from peer.errors import FeedError
 from peer.feeds.sequencer import Mark
 from peer.feeds.state import MarkFile
 from peer.options import PeerOptions
+from peer.role import Role
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Numbers:
 
 def numbers_of(options: PeerOptions) -> Numbers | None:
     """Where this root's last AN is kept; FeedError when the folder that was asked for can't be used."""
-    folder = options.state or options.numbers
+    folder = options.numbers_folder()
     if options.role is not Role.ROOT or folder is None:
         return None
     try:

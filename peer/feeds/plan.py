@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from dht.addresses import parse_endpoint
 from peer.errors import FeedError
 from peer.feeds import plugins
-from peer.feeds.framing import KINDS
+from peer.feeds.options import FRAMINGS, NUMBERINGS, FeedOptions
 
 if TYPE_CHECKING:
     from peer.feeds.sequencer import Numbered
@@ -29,23 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE_RATE = 1_000.0
 """Packets a second from a file when nothing else is said: faster, and the history is gone before anybody has joined."""
-NUMBERINGS = ("asdi", "position", "content")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedOptions:
-    """What the flags of `root` say. `auto` is what the source suggests."""
-
-    source: str
-    framing: str = "auto"
-    numbering: str = "auto"
-    rate: float | None = None
-    """Packets a second; 0: as fast as they can be read."""
-    speed: float | None = None
-    """Times the speed of the packets' own times."""
-    loop: bool = False
-    reference: date | None = None
-    """A day near the first message of an ASDI file, which has no month and year; None: today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +53,7 @@ class Plan:
 def plan_feed(options: FeedOptions) -> Plan:
     """FeedError for words that make no sense together."""
     if options.rate is not None and options.speed is not None:
-        raise FeedError("--rate and --speed say two different things: give one of them")
+        raise FeedError("--rate and --speed are mutually exclusive")
     for name, value in (("--rate", options.rate), ("--speed", options.speed)):
         if value is not None and not (0 <= value < float("inf")):
             raise FeedError(f"{name} is a number from 0 up, not {value:g}")
@@ -115,8 +98,8 @@ def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
     framing = options.framing
     if framing == "auto":
         framing = "lines" if is_asdi else "xml"
-    if framing not in KINDS:
-        raise FeedError(f"--framing is one of auto, {', '.join(KINDS)}, not {framing!r}")
+    if framing not in FRAMINGS:
+        raise FeedError(f"--framing is one of auto, {', '.join(FRAMINGS)}, not {framing!r}")
     numbering = options.numbering
     if numbering == "auto":
         # A loop comes again with the same sequence numbers: only its place tells the rounds apart.

@@ -20,7 +20,6 @@ import trio
 
 from dcp import Packet, Start
 from dht import DirectoryUnavailable, Identity, PeerId, id_text
-from peer.coreconfig import Role
 from peer.directory import grant_of
 from peer.errors import FeedError, NotSynchronised
 from peer.feeds.framing import MAX_DOCUMENT_BYTES, Splitter, make_splitter
@@ -30,6 +29,7 @@ from peer.feeds.stamp import strip_stamp
 from peer.feeds.state import MarkFile
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
+from peer.role import Role
 
 if TYPE_CHECKING:
     from peer.feeds.plan import Plan
@@ -101,7 +101,7 @@ class RootFeed:
                 await trio.to_thread.run_sync(self._close_mark)
 
     def _open_mark(self) -> None:
-        folder = self.options.state or self.options.numbers
+        folder = self.options.numbers_folder()
         if folder is None or self.plan.numbering not in ("content", "asdi"):
             return
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dht.addresses import endpoint_text
-from peer.coreconfig import Role
+from peer.role import Role
 
 if TYPE_CHECKING:
     from dcp.stats import UplinkStatistics

@@ -18,13 +18,14 @@ from dcp.links.link import Address
 from dcp.links.uplink import Uplink
 from dcp.testing import Conditions, Network
 from peer.core import PeerCore, PeerEvent
-from peer.coreconfig import CoreConfig, Role
+from peer.coreconfig import CoreConfig
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
 from peer.mesh.messages import PeerId
 from peer.mesh.selection import SelectionPolicy
 from peer.queries import XPathPolicy, token_of
+from peer.role import Role
 from peer.testing.bounds import excess
 from peer.testing.stream_check import StreamBroken, StreamCheck, Truth
 from xmlswitch import Query

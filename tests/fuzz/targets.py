@@ -19,7 +19,8 @@ from dht import Identity, RecordRejected
 from dht import wire as dht_wire
 from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
 from dht.shell.beacon import decode_beacon_untrusted
-from peer.feeds.framing import KINDS, make_splitter
+from peer.feeds.framing import make_splitter
+from peer.feeds.options import FRAMINGS
 from peer.mesh import messages
 from peer.queries import XPathPolicy
 from xmlswitch import RECORD, MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
@@ -102,7 +103,7 @@ def fuzz_framing(data: bytes) -> None:
     """How the bytes are cut into chunks never matters, and no packet is larger than it may be."""
     if len(data) < 2:
         return
-    kind, step, rest = KINDS[data[0] % len(KINDS)], data[1] % 16 + 1, data[2:]
+    kind, step, rest = FRAMINGS[data[0] % len(FRAMINGS)], data[1] % 16 + 1, data[2:]
     whole, parts = make_splitter(kind, max_document=64), make_splitter(kind, max_document=64)
     one = whole.feed(rest) + whole.finish()
     other = [packet for at in range(0, len(rest), step) for packet in parts.feed(rest[at : at + step])]

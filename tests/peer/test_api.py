@@ -7,7 +7,7 @@ import trio
 
 import peer
 from dcp import Start
-from peer.api import start_of
+from peer.options import start_of
 from tests.peer.cli.command import PATIENCE
 
 
@@ -60,14 +60,18 @@ async def test_errors_leave_the_public_blocks_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"parents": 0}, "parents is 1 to 16, not 0"),
-        ({"bootstrap": "127.0.0.1:4000"}, r"bootstrap is a list of \(host, port\), and '1' is none"),
-        ({"bootstrap": ["127.0.0.1:4000"]}, "'127.0.0.1:4000' is none"),
-        ({"bootstrap": [("127.0.0.1", 0)]}, "is none"),
-        ({"bootstrap": [("127.0.0.1", 65_536)]}, "is none"),
-        ({"listen": ":4000"}, r"listen is a \(host, port\), not ':4000'"),
-        ({"start": "soon"}, "start is"),
-        ({"network": "moon"}, "network is one of lan, wan"),
+        ({"parents": 0}, r"parents must be in 1\.\.16, got 0"),
+        ({"capacity": -1}, r"capacity must be in 0\.\.4096, got -1"),
+        ({"bootstrap": "127.0.0.1:4000"}, r"bootstrap entries must be \(host, port\), got '1'"),
+        ({"bootstrap": ["127.0.0.1:4000"]}, "got '127.0.0.1:4000'"),
+        ({"bootstrap": [("127.0.0.1", 0)]}, "bootstrap entries must be"),
+        ({"bootstrap": [("127.0.0.1", 65_536)]}, "bootstrap entries must be"),
+        ({"listen": ":4000"}, r"listen must be \(host, port\), got ':4000'"),
+        ({"start": "soon"}, "start must be"),
+        ({"start": -3}, "start must be"),
+        ({"network": "moon"}, "network must be one of lan, wan, got 'moon'"),
+        ({"selection": "luck"}, "selection must be one of scored, walk, got 'luck'"),
+        ({"children_from": ["10.0.0.1/8"]}, "has host bits set"),
     ],
 )
 def test_a_wrong_option_of_a_program_is_one_sentence_before_anything_is_opened(options, said):
@@ -96,5 +100,5 @@ def test_starts_are_words_or_numbers():
         (Start.POSITION, 6),
         (Start.POSITION, 0),
     ]
-    with pytest.raises(ValueError, match="start is"):
+    with pytest.raises(ValueError, match="start must be"):
         start_of("then")

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import peer
-from peer import api, blocking
+from peer import api, blocking, guest
 from tests.peer.cli.command import REPOSITORY, STRICT
 from tests.peer.display import qt_application, tk_display
 from tests.peer.meshthread import fed_root
@@ -65,17 +65,15 @@ def test_the_page_lists_exactly_the_public_names():
         _ = peer.mesh_of_mine
 
 
-def test_the_faces_take_the_options_that_join_and_root_take():
-    for function, options in ((api.join, api.JoinOptions), (api.root, api.RootOptions)):
-        keywords = [name for name in inspect.signature(function).parameters if name != "stream"]
-        assert sorted(keywords) == sorted(options.__annotations__)
-        section = PAGE if function is api.join else ""
-        assert not section or all(f"`{name}`" in section for name in keywords)
+def test_every_face_takes_the_options_of_join_and_root():
+    faces = (api.join, blocking.join, blocking.listen, guest.join_qt, guest.join_tk)
+    for face in faces:
+        assert inspect.signature(face).parameters["keywords"].annotation == "Unpack[JoinKeywords]"
+    for face in (api.root, blocking.root):
+        assert inspect.signature(face).parameters["keywords"].annotation == "Unpack[RootKeywords]"
 
 
 def test_every_member_that_the_page_names_is_there():
-    from peer import guest
-
     for kind in (blocking.Stream, blocking.Listener, blocking.Publisher):
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `blocking.{kind.__name__}` |"))
         for name in re.findall(r"`(\w+)(?:\(\w+\))?`", row.split("|")[2]):

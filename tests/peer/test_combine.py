@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dcp import Config, Gap, Hub, Packet, QuerySwitched, Started
 from peer.combine import FromSource, Source, SourceRelay, open_combined, open_combiner, sub_stream
-from peer.coreconfig import Role
 from peer.node import open_peer
 from peer.options import PeerOptions
+from peer.role import Role
 from peer.testing.peersim import PeerSimulation
 from tests.peer.whole.simulated import complete, gaps, packet
 

@@ -11,10 +11,10 @@ import trio
 
 import peer
 from dht.addresses import endpoint_text, parse_endpoint
-from peer.cli.config import address
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
 from peer.options import default_listen
+from peer.optionspec import address
 from tests.peer.cli.command import PATIENCE, root
 from tests.peer.cli.inprocess import call_here
 

@@ -10,12 +10,12 @@ import trio
 
 from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
 from peer import flow
-from peer.coreconfig import Role
 from peer.errors import Overrun
 from peer.flow import FlowConfig
 from peer.mesh import events as meshevents
 from peer.node import open_peer
 from peer.options import PeerOptions
+from peer.role import Role
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]
 

@@ -17,11 +17,11 @@ from peer.cli.config import resolve
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.main import build_parser
 from peer.cli.running import peer_options
-from peer.cli.settings import BY_COMMAND
-from peer.coreconfig import Role
+from peer.cli.settings import COMMANDS, settings_for
 from peer.mesh.config import MeshConfig
 from peer.mesh.selection import RootWalk
-from peer.options import SELECTIONS
+from peer.options import selection_policy
+from peer.role import Role
 from tests.peer.cli.command import REPOSITORY, call, clean_environment
 from tests.peer.cli.inprocess import call_here
 
@@ -31,14 +31,17 @@ HEAVY = (
 )
 
 
-# `config show` looks for a file and prints JSON when asked to.
+# Options are fields of dataclasses. `config show` looks for a file and prints JSON when asked to.
+DECLARED = ("dataclasses", "inspect")
+
+
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
     [
         (["--help"], ()),
-        (["join", "--help"], ()),
-        (["config", "show"], ("pathlib", "json")),
-        (["completion", "bash"], ()),
+        (["join", "--help"], DECLARED),
+        (["config", "show"], (*DECLARED, "pathlib", "json")),
+        (["completion", "bash"], DECLARED),
     ],
 )
 def test_light_commands_import_nothing_heavy(arguments, allowed):
@@ -77,7 +80,8 @@ def test_query_check_needs_no_network_and_no_elementpath():
 
 
 def test_every_setting_has_help_and_every_command_an_example_or_a_sentence():
-    for command, settings in BY_COMMAND.items():
+    for command in COMMANDS:
+        settings = settings_for(command)
         names = [setting.name for setting in settings]
         assert len(names) == len(set(names)), command
         assert all(setting.help and not setting.help.endswith(".") for setting in settings)
@@ -103,7 +107,7 @@ def test_no_command_is_help_and_a_wrong_call(capfd):
 
 def settings_of(command: str, *flags: str, environment: dict[str, str] | None = None):
     arguments = build_parser().parse_args([command, *flags])
-    return resolve(BY_COMMAND[command], arguments, environment or {}, command=command)
+    return resolve(settings_for(command), arguments, environment or {}, command=command)
 
 
 def test_flag_before_environment_before_file_before_default(tmp_path):
@@ -138,13 +142,17 @@ def test_switches_can_be_set_and_unset_at_every_layer(tmp_path):
     ("flags", "environment", "sentence"),
     [
         ([], {}, "--roots-key is missing: give the flag, set PEER_ROOTS_KEY"),
-        (["--roots-key", "a", "--parents", "0"], {}, "--parents: expected 1 to 16 parents"),
-        (["--roots-key", "a", "--parents", "two"], {}, "--parents: expected a number, not 'two'"),
+        (["--roots-key", "a", "--parents", "0"], {}, "--parents: expected a whole number, 1 to 16, got '0'"),
+        (["--roots-key", "a", "--parents", "two"], {}, "--parents: expected a whole number, got 'two'"),
         (["--roots-key", "a", "--listen", "here"], {}, "--listen: expected HOST:PORT"),
         (["--roots-key", "a", "--namespace", "x"], {}, "--namespace: expected PREFIX=URI"),
         (["--roots-key", "a", "--from", "then"], {}, "--from: expected now, oldest or an AN"),
-        (["--roots-key", "a"], {"PEER_CAPACITY": "-1"}, r"capacity \(environment PEER_CAPACITY\): expected 0 to 4096"),
-        (["--roots-key", "a"], {"PEER_FORMAT": "csv"}, "one of xml, jsonl, raw, none"),
+        (
+            ["--roots-key", "a"],
+            {"PEER_CAPACITY": "-1"},
+            r"capacity \(environment PEER_CAPACITY\): expected a number of children, 0 to 4096",
+        ),
+        (["--roots-key", "a"], {"PEER_FORMAT": "csv"}, "expected one of xml, jsonl, raw, none, got 'csv'"),
     ],
 )
 def test_a_wrong_value_is_one_sentence_with_its_place(flags, environment, sentence):
@@ -213,9 +221,9 @@ def test_what_parents_are_wanted_reaches_the_mesh():
     mesh = options.core().mesh
     assert (mesh.parents_wanted, mesh.requires_resilient_parents) == (3, True)
     assert mesh.suspect_after == MeshConfig().wan().suspect_after > MeshConfig().suspect_after
-    assert SELECTIONS[options.selection] is RootWalk
+    assert isinstance(selection_policy(options.selection), RootWalk)
     assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
-    with pytest.raises(ValueError, match="selection is one of scored, walk, not 'luck'"):
+    with pytest.raises(ValueError, match="selection must be one of scored, walk, got 'luck'"):
         replace(options, selection="luck")
 
 

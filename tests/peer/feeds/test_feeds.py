@@ -14,7 +14,6 @@ import trio
 
 from dcp import Gap, Packet, Start
 from dht import Identity
-from peer.coreconfig import Role
 from peer.errors import FeedError, NotSynchronised, WrongOwner
 from peer.feeds.demo import ANCHOR, DemoFeed
 from peer.feeds.framing import MAX_DOCUMENT_BYTES
@@ -30,6 +29,7 @@ from peer.options import PeerOptions
 from peer.packetlog import Gap as LoggedGap
 from peer.packetlog import Packet as LoggedPacket
 from peer.packetlog import Writer
+from peer.role import Role
 
 PATIENCE = 40.0
 """Bound on waits for a condition: far above what it takes, even on a busy machine."""
@@ -61,7 +61,7 @@ def test_sources_suggest_framing_and_numbering(source, numbering, framing, live)
 @pytest.mark.parametrize(
     ("source", "options", "sentence"),
     [
-        ("f", {"rate": 1.0, "speed": 1.0}, "give one of them"),
+        ("f", {"rate": 1.0, "speed": 1.0}, "mutually exclusive"),
         ("f", {"speed": 2.0}, "carry a time"),
         ("f", {"numbering": "asdi"}, "asdi:f"),
         ("f", {"framing": "json"}, "--framing is one of"),

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from peer.feeds.framing import KINDS, LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
+from peer.feeds.framing import LengthSplitter, SeparatorSplitter, Splitter, XmlSplitter, make_splitter
 from peer.feeds.framing_xml import MAX_DEPTH, RESYNC_DOCUMENTS
+from peer.feeds.options import FRAMINGS
 
 NAMES = st.sampled_from(["a", "b", "flight", "n:x", "é"])
 TEXTS = st.text(st.characters(exclude_characters="<>&\0", exclude_categories=["Cs"]), max_size=12)
@@ -83,7 +84,7 @@ def test_documents_come_back_whole(documents, places, between):
         ).map(b"".join),
     ),
     st.lists(st.integers(0, 10**6), max_size=30),
-    st.sampled_from(KINDS),
+    st.sampled_from(FRAMINGS),
     st.integers(1, 80),
 )
 @example(b"<a>" + b"x" * 90 + b"</a><a/>", list(range(100)), "xml", 20)

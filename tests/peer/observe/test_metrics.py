@@ -12,10 +12,10 @@ import trio
 
 from dcp import Packet, Start
 from peer.cli.metrics import MAX_SCRAPES, serve_metrics
-from peer.coreconfig import Role
 from peer.node import open_peer
 from peer.observe.metrics import FAMILIES, PREFIX
 from peer.options import PeerOptions
+from peer.role import Role
 from peer.testing.lossy import lossy
 from tests.peer.cli.command import REPOSITORY
 from tests.peer.observe.exposition import Family, parse

@@ -11,7 +11,7 @@ import pytest
 
 from peer.cli.config import ENVIRONMENT_PREFIX
 from peer.cli.errors import ExitCode
-from peer.cli.settings import ALL_NAMES, BY_COMMAND
+from peer.cli.settings import all_names, settings_for
 from tests.peer.cli.command import REPOSITORY
 
 OPERATIONS = REPOSITORY / "docs" / "operations"
@@ -42,7 +42,7 @@ def test_the_container_copies_what_the_package_needs():
 def test_variables_that_are_set_are_settings(text):
     names = set(re.findall(rf"\b{ENVIRONMENT_PREFIX}(\w+)=", text))
     assert names
-    assert {name.lower() for name in names} <= ALL_NAMES
+    assert {name.lower() for name in names} <= all_names()
 
 
 def test_the_unit_does_not_restart_what_a_restart_cannot_mend():
@@ -60,7 +60,7 @@ def test_the_settings_in_the_units_example_exist():
     columns = [re.findall(r"(\w+) = ", line) for line in UNIT.splitlines() if line.startswith("#   ") and " = " in line]
     assert columns
     for place, command in enumerate(("join", "root")):
-        known = {setting.name for setting in BY_COMMAND[command]}
+        known = {setting.name for setting in settings_for(command)}
         assert {names[place] for names in columns} <= known
 
 

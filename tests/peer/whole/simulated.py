@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dcp import Config, Gap
 from dcp.testing import Conditions
-from peer.coreconfig import Role
+from peer.role import Role
 from peer.testing.peersim import PeerSimulation, SimPeer
 from xmlswitch import Query
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from peer.coreconfig import Role
 from peer.mesh import events as meshevents
 from peer.mesh import messages
 from peer.mesh.membership import Membership
 from peer.mesh.messages import RefuseReason
+from peer.role import Role
 from peer.testing.peersim import PromiseBroken
 from tests.peer.whole.simulated import Havoc, build, complete, gaps, of_role, packet, short, sound_parents
 

@@ -8,12 +8,13 @@ from ipaddress import ip_network
 import pytest
 
 from peer.core import PeerCore
-from peer.coreconfig import CoreConfig, Role
+from peer.coreconfig import CoreConfig
 from peer.errors import QueryNotCarried
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
 from peer.mesh.messages import PeerId, RefuseReason
 from peer.queries import NOTHING, token_of
+from peer.role import Role
 from peer.testing.peersim import PeerSimulation
 from tests.peer.whole.simulated import complete, packet, short, sound_parents
 from xmlswitch import Query

@@ -6,8 +6,8 @@ import pytest
 
 from dcp import Start
 from dcp.testing import Conditions
-from peer.coreconfig import Role
 from peer.queries import token_of
+from peer.role import Role
 from tests.peer.whole.simulated import Havoc, build, complete, gaps, of_role, packet, short, sound_parents
 from xmlswitch import Query
 

@@ -10,12 +10,13 @@ import pytest
 from dcp import Config, events
 from dcp.guard import faults, strictness
 from peer.core import PeerCore
-from peer.coreconfig import CoreConfig, Role
+from peer.coreconfig import CoreConfig
 from peer.errors import QueryNotCarried
 from peer.flow import Disconnected, FlowConfig, QueryNarrowed
 from peer.mesh.messages import ChildrenRequest as Children
 from peer.mesh.messages import PeerId, encode_request
 from peer.queries import MAX_REMEMBERED_BYTES, XPathPolicy, token_of
+from peer.role import Role
 from peer.testing.peersim import PeerSimulation
 from tests.peer.whole.simulated import complete, gaps, packet
 from xmlswitch import Query

@@ -1,0 +1,76 @@
+"""The keywords of `peer.join`, `peer.root` and `peer.root_from`, for type checkers and editors.
+
+Written by `python -m peer.cli.reference` from `peer.options` and `peer.feeds.options`: change them there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Literal, TypedDict
+
+HostPort = tuple[str, int]
+StrPath = str | os.PathLike[str]
+
+
+class JoinKeywords(TypedDict, total=False):
+    """The keywords of `join`."""
+
+    owner_id: str | None
+    bootstrap: Sequence[HostPort]
+    listen: HostPort | None
+    identity: StrPath | None
+    state: StrPath | None
+    beacon: bool
+    network: Literal["lan", "wan"]
+    dictionary: bytes | None
+    parents: int
+    resilient_parents: bool
+    selection: Literal["scored", "walk"]
+    query: str | None
+    namespaces: Mapping[str, str] | None
+    start: str | int
+    fallbacks: Sequence[str]
+    capacity: int
+    children_from: Sequence[str]
+    carry: str | None
+    dynamic: bool
+
+
+class RootKeywords(TypedDict, total=False):
+    """The keywords of `root`."""
+
+    owner_id: str | None
+    bootstrap: Sequence[HostPort]
+    listen: HostPort | None
+    identity: StrPath | None
+    state: StrPath | None
+    beacon: bool
+    network: Literal["lan", "wan"]
+    dictionary: bytes | None
+    capacity: int
+    children_from: Sequence[str]
+    compress: Literal["zstd", "zlib", "none"]
+    owner: StrPath | None
+    grant: StrPath | None
+    keep_numbers: bool
+    raw: bool
+
+
+class RootFromKeywords(TypedDict, total=False):
+    """The keywords of `root_from`."""
+
+    rate: float | None
+    speed: float | None
+    loop: bool
+    framing: Literal["auto", "xml", "length", "nul", "lines"]
+    numbering: Literal["auto", "asdi", "position", "content"]
+    reference: date | None
+    owner_id: str | None
+    bootstrap: Sequence[HostPort]
+    listen: HostPort | None
+    state: StrPath | None
+    beacon: bool
+    owner: StrPath | None
+    keep_numbers: bool
