@@ -22,6 +22,7 @@ from typing import Any
 
 from bench._peers import Peers
 from bench.report import REPOSITORY, Report, Target, progress
+from dht.addresses import endpoint_text
 
 SUMMARY = "seconds from `skymesh join` to its first packet on a running local mesh, and what they go to"
 
@@ -104,7 +105,7 @@ def _measure(bootstrap: tuple[str, int], parents: int, environment: dict[str, st
     """One join. Times are the wall clock's: the command's log has no other."""
     command = [
         *(sys.executable, "-m", "peer", "join", "--roots-key", STREAM, "--leaf", "--parents", str(parents)),
-        *("--bootstrap", f"{bootstrap[0]}:{bootstrap[1]}", "--no-beacon", "--format", "raw", "--count", "1"),
+        *("--bootstrap", endpoint_text(bootstrap), "--no-beacon", "--format", "raw", "--count", "1"),
         *("--timeout", "60", "--log-json", "--log-level", "info"),
     ]
     began, spent = time.time(), _spent()

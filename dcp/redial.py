@@ -50,7 +50,8 @@ class Redial:
             return
         if reason in FINAL:
             detail = f" ({body.decode('utf-8', 'replace')})" if body else ""
-            wanted.final = f"{address[0]}:{address[1]}: {name}{detail}"
+            shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+            wanted.final = f"{shown}:{address[1]}: {name}{detail}"
             return
         if reason != Reason.RENEW:
             wanted.failures += 1

@@ -35,7 +35,7 @@ import trio
 from dcp import Gap, Packet
 from dcp.events import Content
 from peer import api
-from peer.errors import PeerClosed, plain
+from peer.errors import PeerClosed, has_left, plain
 from peer.keywords import JoinKeywords, RootKeywords
 from peer.mailbox import Ended, Mailbox
 from peer.node import Event, Peer
@@ -213,9 +213,11 @@ class _Handle:
 
 class _Client(_Handle):
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
-        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError for a bad query, here."""
-        with contextlib.suppress(trio.RunFinishedError):
+        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError, PeerClosed."""
+        try:
             self._thread.call(lambda: self._peer.change_query(query, namespaces))
+        except trio.RunFinishedError:
+            raise has_left(self._peer.options.stream) from None
 
 
 class Stream(_Client):

@@ -36,6 +36,11 @@ class PeerClosed(PeerError, RuntimeError):
     """This peer has left the mesh, or is leaving it: nothing can be sent or asked for any more."""
 
 
+def has_left(stream: str) -> PeerClosed:
+    """The same sentence under trio, in a thread and in a desktop program."""
+    return PeerClosed(f"this peer of {stream} has left: join again")
+
+
 class NotXml(PeerError, ValueError):
     """What was to be published is not an XML document, and the stream was not declared raw."""
 

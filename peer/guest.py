@@ -24,7 +24,7 @@ from dcp import Gap
 from dcp.events import Content
 from peer import api
 from peer.blocking import Notice, calls_of
-from peer.errors import plain
+from peer.errors import PeerClosed, has_left, plain
 from peer.node import Event, Packet
 from peer.observe.statistics import Statistics
 from peer.session import Session
@@ -46,6 +46,8 @@ class GuestRun:
     """A trio program inside a host's loop. All methods belong to the host's thread."""
 
     def __init__(self, host: Host, main: Callable[[], Awaitable[object]], on_done: Done | None = None) -> None:
+        self.is_ending = False
+        """It was asked to end, or has ended."""
         self.is_done = False
         self.error: BaseException | None = None
         """What ended it, when that was neither its own end nor `cancel`."""
@@ -72,6 +74,7 @@ class GuestRun:
 
     def cancel(self) -> None:
         """End it soon; `on_done` tells when."""
+        self.is_ending = True
         self.call_soon(self._scope.cancel)
 
     def finish(self) -> None:
@@ -89,7 +92,7 @@ class GuestRun:
             self._host.turn_until(lambda: self.is_done)
 
     def _ended(self, result: outcome.Outcome[None]) -> None:
-        self.is_done = True
+        self.is_ending = self.is_done = True
         atexit.unregister(self.finish)
         error = getattr(result, "error", None)
         is_interrupted = error is not None and isinstance(plain(error), KeyboardInterrupt)
@@ -109,6 +112,7 @@ class GuestStream:
     def __init__(
         self,
         host: Host,
+        stream: str,
         session: Session,
         take: Callable[[Notice], None],
         *,
@@ -116,6 +120,7 @@ class GuestStream:
         statistics_every: float | None,
         on_end: Done | None,
     ) -> None:
+        self._stream = stream
         self._session = session
         self._take = take
         self._tells = tells
@@ -140,12 +145,19 @@ class GuestStream:
         return self._run.is_done
 
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
-        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError for a bad query."""
+        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError, PeerClosed."""
         from xmlswitch import Query
 
         if query is not None:
             Query.parse(query, namespaces or {})
-        self._run.call_soon(lambda: self._session.change_query(query, namespaces))
+        if self._run.is_ending or (self._session.peer is not None and self._session.peer.is_leaving):
+            raise has_left(self._stream)
+        self._run.call_soon(lambda: self._change_query(query, namespaces))
+
+    def _change_query(self, query: str | None, namespaces: Mapping[str, str] | None) -> None:
+        # It may have begun to leave since the call. `on_end` says so; an error here would end trio, not the caller.
+        with contextlib.suppress(PeerClosed):
+            self._session.change_query(query, namespaces)
 
     def statistics(self) -> Statistics | None:
         """What the peer counts; None while it is being opened."""
@@ -193,6 +205,7 @@ def join_qt(
 
     return GuestStream(
         QtHost(),
+        stream,
         Session(api.join(stream, **keywords)),
         calls_of(stream, on_packet, on_event),
         tells=on_event is not None,
@@ -216,6 +229,7 @@ def join_tk(
 
     return GuestStream(
         TkHost(window),
+        stream,
         Session(api.join(stream, **keywords)),
         calls_of(stream, on_packet, on_event),
         tells=on_event is not None,

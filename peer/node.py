@@ -29,7 +29,7 @@ from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
 from peer.directory import candidate_of, grant_of
-from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable
+from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
@@ -100,7 +100,7 @@ class Peer:
         """What the program asked for last."""
         self._numbers = numbers
         self._numbers_low = trio.Event()
-        self._is_leaving = False
+        self.is_leaving = False
         self._left = trio.Event()
         self._readers = trio.lowlevel.ParkingLot()
         self._turns = trio.lowlevel.ParkingLot()
@@ -175,7 +175,7 @@ class Peer:
 
     def publish_now(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
         """As `send`, for callers that see to their own checkpoints."""
-        if self._is_leaving:
+        if self.is_leaving:
             raise PeerClosed(f"this root of {self.options.stream} has left: nothing can be published any more")
         if not self.options.raw:
             try:
@@ -203,7 +203,7 @@ class Peer:
 
     def publish_hole(self, until: int) -> None:
         """Nothing up to this AN can be had any more, from this root or another (roots only)."""
-        if self._is_leaving or self.core.sender is None:
+        if self.is_leaving or self.core.sender is None:
             raise PeerClosed(f"this root of {self.options.stream} has left")
         self.core.sender.publish_hole(until)
         self.driver.turn_soon()
@@ -243,8 +243,8 @@ class Peer:
 
         A second call, and one after a call that was cancelled, waits for the same end.
         """
-        if not self._is_leaving:
-            self._is_leaving = True
+        if not self.is_leaving:
+            self.is_leaving = True
             self.core.leave(now=trio.current_time())
             self.driver.turn()
         await self._left.wait()
@@ -256,8 +256,8 @@ class Peer:
         self.driver.turn()
 
     def _check_open(self) -> None:
-        if self._is_leaving:
-            raise PeerClosed(f"this peer of {self.options.stream} has left: join again")
+        if self.is_leaving:
+            raise has_left(self.options.stream)
 
     async def wait_parents(self, count: int) -> None:
         """Until so many sound parents are held."""

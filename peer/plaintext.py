@@ -19,6 +19,13 @@ _MARKS: Final = (
 _ENCODING: Final = re.compile(
     rb"""[ \t\r\n]*<\?xml[ \t\r\n][^>]*?encoding[ \t\r\n]*=[ \t\r\n]*["']([A-Za-z][A-Za-z0-9._-]{0,39})["']"""
 )
+_UTF_16: Final = (
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    ("<".encode("utf-16-le"), "utf-16-le"),  # parsers take it without a mark too
+    ("<".encode("utf-16-be"), "utf-16-be"),
+)
+_DECLARED: Final = re.compile(r"""(<\?xml[ \t\r\n][^>]*?encoding[ \t\r\n]*=[ \t\r\n]*)["'][A-Za-z0-9._-]{1,40}["']""")
 # Python's codecs that are no character sets: what they make of bytes is not what the sender wrote.
 _NOT_CHARACTER_SETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 
@@ -30,6 +37,20 @@ def text_of(payload: bytes) -> str | None:
             return _decoded(payload, encoding)
     found = _ENCODING.match(payload, 0, DECLARATION_BYTES)
     return _decoded(payload, found.group(1).decode("ascii") if found else "utf-8", is_ascii_like=True)
+
+
+def framed_by_bytes(payload: bytes) -> bytes:
+    """A document in UTF-16 as the same document in UTF-8; everything else as it is.
+
+    Only then do the bytes of a line end or a zero mean just that: in UTF-16 they are parts of other characters too.
+    """
+    for start, encoding in _UTF_16:
+        if payload.startswith(start) and not payload.startswith(codecs.BOM_UTF32_LE):
+            text = _decoded(payload, encoding)
+            if text is not None:
+                declaration = _DECLARED.sub(r"\1'UTF-8'", text[:DECLARATION_BYTES], count=1)
+                return (declaration + text[DECLARATION_BYTES:]).encode()
+    return payload
 
 
 def _decoded(payload: bytes, encoding: str, *, is_ascii_like: bool = False) -> str | None:

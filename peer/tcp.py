@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import trio
 
+from peer.plaintext import framed_by_bytes
+
 log = logging.getLogger(__name__)
 
 MAX_READERS = 64
@@ -88,6 +90,7 @@ class TcpOut:
     def send(self, payloads: Iterable[bytes]) -> None:
         """To everybody who is connected now. A payload must not hold the separator where it matters: see docs."""
         for payload in payloads:
+            payload = framed_by_bytes(payload)
             if self._separator == b"\n":
                 payload = _one_line(payload)
             for reader in self._readers:

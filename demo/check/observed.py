@@ -17,6 +17,7 @@ from demo.check.truth import Truth
 from demo.run.member import Member, State
 from demo.run.rates import link_rates
 from demo.run.settings import DemoSettings
+from dht.addresses import endpoint_text
 from xmlswitch import Query
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class ObservedMesh:
                 member.address = (message["address"][0], message["address"][1])
                 member.spec["listen"] = list(member.address)  # the same place in its next life
                 member.state = State.RUNNING
-                self._by_address[f"{member.address[0]}:{member.address[1]}"] = member.name
+                self._by_address[endpoint_text(member.address)] = member.name
                 self.judge(member, now)
             case "published":
                 self.truth.make_until(now + LEAD)  # the tick may be late on a busy machine

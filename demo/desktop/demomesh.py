@@ -10,6 +10,7 @@ from types import TracebackType
 
 from demo.run import scratch
 from demo.run.lifeline import die_with_parent
+from dht.addresses import endpoint_text, parse_endpoint
 
 PATIENCE = 10.0
 
@@ -32,7 +33,7 @@ class DemoMesh:
         return self
 
     def _start(self) -> None:
-        reach = [word for host, port in self.addresses[:1] for word in ("--bootstrap", f"{host}:{port}")]
+        reach = [word for address in self.addresses[:1] for word in ("--bootstrap", endpoint_text(address))]
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "peer", "root", "--roots-key", self._stream, "--feed", "demo"),
@@ -50,8 +51,7 @@ class DemoMesh:
         for line in process.stderr:
             said.append(line)
             if "root of" in line and " on " in line:
-                host, _, port = line.split(" on ", 1)[1].split(",", 1)[0].rpartition(":")
-                self.addresses.append((host, int(port)))
+                self.addresses.append(parse_endpoint(line.split(" on ", 1)[1].split(",", 1)[0]))
                 return
         raise RuntimeError(f"a root did not start: {''.join(said).strip()}")
 

@@ -27,6 +27,7 @@ from demo.run.faults import FaultySocket, HostPort, Weather
 from demo.run.feed import FeedPlan
 from demo.run.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
+from dht.addresses import endpoint_text
 from peer.errors import Overrun
 from peer.node import Peer, open_peer
 from peer.observe.statistics import Statistics
@@ -282,7 +283,7 @@ class _Child:
                 link = links.get(_pair(parent.address))
                 state["up"].append(
                     {
-                        "address": _text(parent.address),
+                        "address": endpoint_text(parent.address),
                         "sound": parent.is_sound,
                         "first": link.first_copies if link else 0,
                         "copies": link.first_copies + link.duplicates if link else 0,
@@ -296,7 +297,7 @@ class _Child:
             state["retransmitted"] = self._retransmitted(sent.links)
             state["down"] = [
                 {
-                    "address": _text(link.address),
+                    "address": endpoint_text(link.address),
                     "packets": link.packets,
                     "bytes": link.bytes,
                     "retransmitted": link.retransmitted,
@@ -322,7 +323,3 @@ def _cpu() -> float:
 
 def _pair(address: Any) -> HostPort:
     return str(address[0]), int(address[1])
-
-
-def _text(address: Any) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -56,7 +56,8 @@ def test_a_thread_takes_the_stream_in_order_and_closes_it_from_another(root):
     assert stream.is_closed
     assert stream.get() is None
     assert stream.statistics().packets > 0, "the last that was asked for"
-    stream.change_query("/p")  # too late, and harmless
+    with pytest.raises(peer.PeerClosed, match="this peer of asdi has left: join again"):
+        stream.change_query("/p")
 
 
 def test_what_keeps_it_from_opening_is_raised_by_the_call(root):
@@ -198,6 +199,8 @@ def test_asyncio_takes_the_stream_and_a_cancelled_wait_loses_nothing(root):
                     continue
                 ans += numbers([item])
             await asyncio.to_thread(stream.close)
+            with pytest.raises(peer.PeerClosed, match="this peer of asdi has left: join again"):
+                stream.change_query("/p")
             ans += numbers([item async for item in stream])
         return ans
 

@@ -67,9 +67,12 @@ def test_qt_quits_and_the_peer_has_left(root):
     assert taken.ends == [None]
     taken.check()
     assert stream.statistics().packets >= 20
-    stream.change_query("/p")  # too late, and harmless
+    with pytest.raises(peer.PeerClosed, match="this peer of asdi has left: join again"):
+        stream.change_query("/p")
     stream.close()
     stream.finish()
+    with pytest.raises(peer.PeerClosed):
+        stream.change_query(None)
 
 
 def test_qt_quit_from_a_callback_needs_a_finish(root):
@@ -119,6 +122,22 @@ def test_a_query_can_be_changed_before_the_peer_is_open_and_a_bad_one_is_told(ro
     stream.change_query("/p/n mod 3 = 0")
     application.exec()
     assert all(an % 3 == 0 for an in taken.ans), "nothing of the old query came before the stream began"
+
+
+def test_a_query_changed_after_close_is_an_error_although_the_peer_has_not_left_yet(root):
+    application = qt_application()
+    refused: list[peer.PeerClosed] = []
+
+    def close() -> None:
+        stream.close()
+        with pytest.raises(peer.PeerClosed) as caught:
+            stream.change_query("/p")
+        refused.append(caught.value)
+
+    taken = Taken(5, close)
+    stream = guest.join_qt("asdi", **(taken.options(root) | {"on_end": lambda error: application.quit()}))
+    application.exec()
+    assert [str(error) for error in refused] == ["this peer of asdi has left: join again"]
 
 
 def test_a_guest_that_is_cancelled_before_its_first_turn_ends():

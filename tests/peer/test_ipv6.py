@@ -15,7 +15,7 @@ from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
 from peer.options import default_listen
 from peer.optionspec import address
-from tests.peer.cli.command import PATIENCE, root
+from tests.peer.cli.command import PATIENCE, REPOSITORY, root
 from tests.peer.cli.inprocess import call_here
 
 
@@ -59,6 +59,21 @@ def test_a_wrong_address_is_refused_by_every_reader(text):
             read(text)
     with pytest.raises(FeedError, match=r"tcp://"):
         parse_tcp(text, f"tcp://{text}")
+
+
+def test_nobody_puts_an_address_together_by_hand():
+    """Found: `demo`, `bench` and an error of dcp wrote ::1:4600, which nobody can read."""
+    by_hand = re.compile(r"""f["'][^"'\n]*\{(?:\w+\.)*(?:\w+\[0\]|host)\}:\{""")
+    assert by_hand.search('f"{address[0]}:{address[1]}"')
+    folders = [REPOSITORY / name for name in ("bench", "dcp", "demo", "dht", "peer", "pipeline", "xmlswitch")]
+    found = [
+        (str(path.relative_to(REPOSITORY)), line.strip())
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if by_hand.search(line)
+    ]
+    assert {name for name, _ in found} == {"dht/addresses.py"}, found
 
 
 def test_every_interface_can_be_named_by_the_port_alone():

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from peer.tcp import TcpOut
+from xmlswitch import parse_document
 
 pytestmark = pytest.mark.net
 PATIENCE = 40.0
@@ -51,6 +52,33 @@ async def test_documents_are_lines_or_end_with_nul():
             for stream in (first, second):
                 assert await read(stream, b"<c/>" + separator) == expected
                 await stream.aclose()
+
+
+UTF_16_TEXT = "<?xml version='1.0' encoding='UTF-16'?>\n<a>\u0a15\u010a\r\nĀ</a>"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("separator", [b"\n", b"\0"])
+async def test_a_document_in_utf_16_is_not_damaged(encoding, separator):
+    """Found: the byte of a line end was replaced inside U+0A15 and U+010A, and every zero byte was taken for an end."""
+    out = TcpOut(separator=separator)
+    async with running(out) as address:
+        stream = await connect(address, out, 1)
+        out.send([UTF_16_TEXT.encode(encoding), b"<c/>"])
+        first, second, rest = (await read(stream, b"<c/>" + separator)).split(separator)
+        await stream.aclose()
+    assert (second, rest) == (b"<c/>", b"")
+    assert parse_document(first).text.split() == ["\u0a15\u010a", "Ā"]
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xfe\x00", "<a>\u010a</a>".encode("utf-32"), b"<a>\xe9</a>", b"\0<\xd8\0"])
+async def test_what_is_not_utf_16_goes_out_as_it_is(payload):
+    out = TcpOut(separator=b"\r")
+    async with running(out) as address:
+        stream = await connect(address, out, 1)
+        out.send([payload])
+        assert await read(stream, b"\r") == payload + b"\r"
+        await stream.aclose()
 
 
 async def test_a_slow_reader_is_cut_off_and_the_others_never_notice():
