@@ -67,7 +67,7 @@ def plan_of(query: Query) -> Plan:
     if isinstance(query.expr, Path) and (linear := _plain(query.expr)) is not None:
         return Plan((Conjunction(frozenset({(Atom(linear), True)})),), ())
     planner = _Planner(query.limits)
-    found = planner.truth(query.expr, None)
+    found = tuple(map(planner.with_few_branches, planner.truth(query.expr, None)))
     return Plan(tuple(dict.fromkeys(map(_without_implied, found))), tuple(dict.fromkeys(planner.reasons)))
 
 
@@ -157,6 +157,13 @@ class _Planner:
             for conjunction in found
         ]
         return self.product(parts, frozenset())
+
+    def with_few_branches(self, conjunction: Conjunction) -> Conjunction:
+        """The index walks each path that must be unique, and they can be prefixes of each other: bound them too."""
+        if len(conjunction.unique) <= self.limits.max_literals:
+            return conjunction
+        self.unknown(f"more than {self.limits.max_literals} branches together")
+        return _only_positive(conjunction)
 
     # --- paths ---
 
