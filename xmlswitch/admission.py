@@ -14,10 +14,9 @@ import msgpack
 from lxml import etree
 
 from xmlswitch.errors import MalformedQuery, QueryError, QueryTooExpensiveError, UnsupportedQueryError
-from xmlswitch.syntax import Expr, Path, all_parts, depth_of
+from xmlswitch.syntax import Expr, Path, all_parts
 
 if TYPE_CHECKING:
-    from xmlswitch.limits import QueryLimits
     from xmlswitch.query import Query
 
 WIRE_VERSION = 1
@@ -73,12 +72,6 @@ def check_namespaces(namespaces: Mapping[str, str]) -> None:
 def uses_namespace_axis(expr: Expr) -> bool:
     paths = (part for part in all_parts(expr) if isinstance(part, Path))
     return any(step.axis == "namespace" for path in paths for step in path.steps)
-
-
-def is_surely_within(expr: Expr, limits: QueryLimits) -> bool:
-    """Whether a canonical tree, written and read again, has no more parts and levels than the limits allow."""
-    parts = sum(2 + 2 * len(part.steps) if isinstance(part, Path) else 2 for part in all_parts(expr))
-    return parts <= limits.max_nodes and depth_of(expr) + 2 <= limits.max_nesting
 
 
 def check_evaluation(query: Query, *, always: bool) -> None:

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from xmlswitch.atoms import Atom, Column, Conjunction, Linear, Test
-from xmlswitch.canonical import joined, write
+from xmlswitch.canonical import joined
 from xmlswitch.errors import QueryTooExpensiveError
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.query import Query
 from xmlswitch.syntax import FALSE, TRUE, Binary, Expr, Literal, Number, Path, Step
+from xmlswitch.writing import write
 
 MAX_DISJUNCTION_CHARS = 2048  # a query travels in join messages of one datagram
 MAX_EXCESS = 8  # times the wanted length: beyond it leaving out what others cover is not tried, it would not suffice

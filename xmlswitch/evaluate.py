@@ -13,7 +13,6 @@ from typing import Any
 from lxml import etree
 
 from xmlswitch.caches import ByteCache
-from xmlswitch.canonical import _Writer
 from xmlswitch.errors import QueryTooExpensiveError
 from xmlswitch.limits import INDEX_LIMITS, QUERY_LIMITS
 from xmlswitch.numerals import NAN, round_half_up, to_number, to_string
@@ -36,6 +35,7 @@ from xmlswitch.syntax import (
     Path,
     type_of,
 )
+from xmlswitch.writing import Writer
 
 _OURS = "urn:skymesh:xmlswitch"
 _PREFIX = "sm"
@@ -101,7 +101,7 @@ def _compiled(text: str, namespaces: tuple[tuple[str, str], ...], safe: bool) ->
     return found
 
 
-class _SafeWriter(_Writer):
+class _SafeWriter(Writer):
     """Writes for libxml2: conversions and number printing become calls of our own functions.
 
     Some operands must be written twice, inside each other again and again: what would be too long is not finished.

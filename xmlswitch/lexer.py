@@ -19,9 +19,11 @@ _TOKEN = re.compile(
     | (?P<symbol>::|\.\.|//|!=|<=|>=|[()\[\].@,/|+\-=<>*$])
     | (?P<name>{_NCNAME}(?::(?!:)(?:{_NCNAME}|\*))?)
     | (?P<end>\Z)
+    | (?P<wrong>.)
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
+_OPERATOR_SYMBOLS = frozenset({"|", "+", "-", "=", "!=", "<", "<=", ">", ">="})
 _OPERATOR_NAMES = frozenset({"and", "or", "mod", "div"})
 # After one of these (or at the start) a `*` is a name test and a name is a name; after anything else, an operator.
 _BEFORE_OPERAND = frozenset(
@@ -51,41 +53,47 @@ _BEFORE_OPERAND = frozenset(
 )
 
 
-class Token(NamedTuple):
-    """`kind`: number, literal, symbol (operators too), name, `*` as a name test, or end."""
+class Tokens(NamedTuple):
+    """Columns, one entry per token, the end among them: an object per token would take longer than finding it.
 
-    kind: str
-    text: str
-    position: int
+    Kinds: number, literal, symbol, operator, name (`*` as a name test too), or end.
+    """
+
+    kinds: list[str]
+    texts: list[str]
+    positions: list[int]
 
 
-def tokens(text: str) -> list[Token]:
-    found: list[Token] = []
-    position = 0
+def tokens(text: str) -> Tokens:
+    kinds: list[str] = []
+    texts: list[str] = []
+    positions: list[int] = []
     operand_expected = True
-    while True:
-        match = _TOKEN.match(text, position)
-        if match is None:
-            start = len(text) - len(text[position:].lstrip(" \t\r\n"))
-            quote = text[start]
-            if quote in "\"'":
-                raise QuerySyntaxError(f"expected a closing {quote} for this string", text, start)
-            raise QuerySyntaxError(f"expected an XPath token, found {quote!r}", text, start)
+    for match in _TOKEN.finditer(text):
         kind = str(match.lastgroup)
-        value = match[kind]
-        start = match.start(kind)
-        if kind == "name" and not operand_expected:
+        start, end = match.span(kind)
+        value = text[start:end]
+        if kind == "symbol":
+            if value == "*":
+                kind = "name" if operand_expected else "operator"
+            elif value in _OPERATOR_SYMBOLS:
+                kind = "operator"
+            operand_expected = kind == "operator" or (kind == "symbol" and (value in _BEFORE_OPERAND or value == "$"))
+        elif kind == "name" and not operand_expected:
             # `a and-b` and `a div2` are one name to the grammar; `a and b` an operator.
             if value not in _OPERATOR_NAMES:
                 raise QuerySyntaxError(f"expected an operator, found {value!r}", text, start)
             kind = "operator"
-        elif kind == "symbol":
-            if value == "*":
-                kind = "name" if operand_expected else "operator"
-            elif value in ("|", "+", "-", "=", "!=", "<", "<=", ">", ">="):
-                kind = "operator"
-        found.append(Token(kind, value, start))
+            operand_expected = True
+        elif kind == "wrong":
+            if value in "\"'":
+                raise QuerySyntaxError(f"expected a closing {value} for this string", text, start)
+            raise QuerySyntaxError(f"expected an XPath token, found {value!r}", text, start)
+        else:
+            operand_expected = False
+        kinds.append(kind)
+        texts.append(value)
+        positions.append(start)
         if kind == "end":
-            return found
-        operand_expected = kind == "operator" or (kind == "symbol" and value in _BEFORE_OPERAND) or value == "$"
-        position = match.end()
+            break
+    return Tokens(kinds, texts, positions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xmlswitch.errors import QuerySyntaxError, QueryTooExpensiveError, UnsupportedQueryError
-from xmlswitch.lexer import Token, tokens
+from xmlswitch.lexer import tokens
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
 from xmlswitch.syntax import (
     ANY_DEEPER,
@@ -51,15 +51,14 @@ class _Parser:
         self.text = text
         self.namespaces = namespaces
         self.limits = limits
-        self.tokens = tokens(text)
+        self.kinds, self.texts, self.positions = tokens(text)
         self.at = 0
         self.nesting = 0
         self.nodes = 0
 
     def parse(self) -> Expr:
         expr = self.expression()
-        token = self.tokens[self.at]
-        if token.kind != "end":
+        if self.kinds[self.at] != "end":
             raise self.unexpected("an operator or the end of the query")
         if depth_of(expr) > self.limits.max_depth:
             raise QueryTooExpensiveError(f"operators nested more than {self.limits.max_depth} deep", self.text)
@@ -70,48 +69,47 @@ class _Parser:
     def expression(self) -> Expr:
         self.nesting += 1
         if self.nesting > self.limits.max_nesting:
-            token = self.tokens[self.at]
-            reason = f"expressions nested more than {self.limits.max_nesting} deep"
-            raise QueryTooExpensiveError(reason, self.text, token.position)
+            raise self.too_expensive(f"expressions nested more than {self.limits.max_nesting} deep")
         expr = self.binary(0)
         self.nesting -= 1
         return expr
 
     def binary(self, level: int) -> Expr:
-        """Precedence climbing: one call for a plain operand, where a function a level would make eight."""
+        """Precedence climbing: one call for a plain operand, where a function per level would make eight."""
         left = self.unary()
         links = 0
-        while True:
-            token = self.tokens[self.at]
-            if token.kind != "operator":
-                return left
-            strength = _STRENGTH.get(token.text, -1)
+        while self.kinds[self.at] == "operator":
+            op = self.texts[self.at]
+            strength = _STRENGTH.get(op, -1)
             if strength < level:
                 return left
-            self.at += 1
-            self.count(token)
-            if token.text in ASSOCIATIVE:
-                left = self.chain(token.text, left, strength)
+            self.count()
+            if op in ASSOCIATIVE:
+                self.at += 1
+                left = self.chain(op, left, strength)
                 continue
             links += 1
             if links > self.limits.max_chain:
-                reason = f"more than {self.limits.max_chain} operators in one chain"
-                raise QueryTooExpensiveError(reason, self.text, token.position)
-            left = Binary(token.text, left, self.binary(strength + 1))
+                raise self.too_expensive(f"more than {self.limits.max_chain} operators in one chain")
+            self.at += 1
+            left = Binary(op, left, self.binary(strength + 1))
+        return left
 
     def chain(self, op: str, first: Expr, strength: int) -> Expr:
         """All operands of `and` or `or`, the first operator read already, as one flat tree."""
         parts = [first, self.binary(strength + 1)]
-        while (token := self.tokens[self.at]).kind == "operator" and token.text == op:
+        while self.is_operator(op):
+            self.count()
             self.at += 1
-            self.count(token)
             parts.append(self.binary(strength + 1))
         return balanced(op, parts)
 
     def unary(self) -> Expr:
+        if self.kinds[self.at] != "operator":
+            return self.union()
         signs = 0
-        while self.tokens[self.at].text == "-" and self.tokens[self.at].kind == "operator":
-            self.count(self.tokens[self.at])
+        while self.is_operator("-"):
+            self.count()
             self.at += 1
             signs += 1
         expr = self.union()
@@ -122,116 +120,126 @@ class _Parser:
 
     def union(self) -> Expr:
         first = self.path()
-        if self.tokens[self.at].text != "|" or self.tokens[self.at].kind != "operator":
+        if not self.is_operator("|"):
             return first
-        self.require_nodes(first, self.tokens[self.at], "'|'")
+        self.require_nodes(first, self.at, "'|'")
         parts = [first]
-        while self.tokens[self.at].text == "|" and self.tokens[self.at].kind == "operator":
-            bar = self.tokens[self.at]
+        while self.is_operator("|"):
+            bar = self.at
+            self.count()
             self.at += 1
             parts.append(self.path())
             self.require_nodes(parts[-1], bar, "'|'")
-            self.count(bar)
         return balanced("|", parts)
 
     # --- paths ---
 
     def path(self) -> Expr:
-        token = self.tokens[self.at]
-        self.count(token)
-        if token.kind in ("number", "literal") or token.text in ("(", "$") or self.is_call(token):
-            return self.filtered()
+        self.count()
+        kind, text = self.kinds[self.at], self.texts[self.at]
         steps: list[Step] = []
         start = HERE
-        if token.kind == "symbol" and token.text in ("/", "//"):
-            start = ROOT
-            self.at += 1
-            if token.text == "//":
-                steps.append(ANY_DEEPER)
-            elif not self.step_begins():
-                return Path(ROOT, ())
+        if kind == "symbol":
+            if text in ("/", "//"):
+                start = ROOT
+                self.at += 1
+                if text == "//":
+                    steps.append(ANY_DEEPER)
+                elif not self.step_begins():
+                    return Path(ROOT, ())
+            elif text in ("(", "$"):
+                return self.filtered()
+        elif kind in ("number", "literal") or self.call_begins():
+            return self.filtered()
         self.steps(steps)
         return Path(start, tuple(steps))
 
     def filtered(self) -> Expr:
-        opening = self.tokens[self.at]
+        opening = self.at
         expr = self.primary()
         predicates = self.predicates()
         if predicates:
             self.require_nodes(expr, opening, "a predicate")
             expr = Filter(expr, predicates)
-        token = self.tokens[self.at]
-        if token.kind == "symbol" and token.text in ("/", "//"):
-            self.require_nodes(expr, opening, repr(token.text))
+        slashes = self.texts[self.at]
+        if self.kinds[self.at] == "symbol" and slashes in ("/", "//"):
+            self.require_nodes(expr, opening, repr(slashes))
             self.at += 1
-            steps = [ANY_DEEPER] if token.text == "//" else []
+            steps = [ANY_DEEPER] if slashes == "//" else []
             self.steps(steps)
             expr = Path(expr, tuple(steps))
         return expr
 
     def steps(self, steps: list[Step]) -> None:
         steps.append(self.step())
-        while True:
-            token = self.tokens[self.at]
-            if token.kind != "symbol" or token.text not in ("/", "//"):
+        while self.kinds[self.at] == "symbol":
+            slashes = self.texts[self.at]
+            if slashes == "//":
+                self.count()
+                steps.append(ANY_DEEPER)
+            elif slashes != "/":
                 return
             self.at += 1
-            if token.text == "//":
-                self.count(token)
-                steps.append(ANY_DEEPER)
             steps.append(self.step())
 
     def step_begins(self) -> bool:
-        token = self.tokens[self.at]
-        return token.kind == "name" or (token.kind == "symbol" and token.text in (".", "..", "@"))
+        kind = self.kinds[self.at]
+        return kind == "name" or (kind == "symbol" and self.texts[self.at] in (".", "..", "@"))
 
     def step(self) -> Step:
-        token = self.tokens[self.at]
-        self.count(token)
-        if token.kind == "symbol" and token.text in (".", ".."):
-            self.at += 1
-            return Step("self" if token.text == "." else "parent", "node()")
+        self.count()
+        kind, text = self.kinds[self.at], self.texts[self.at]
         axis = "child"
-        if token.kind == "symbol" and token.text == "@":
-            axis = "attribute"
-            self.at += 1
-        elif token.kind == "name" and self.tokens[self.at + 1].text == "::":
-            if token.text not in AXES:
-                raise QuerySyntaxError(f"expected an axis, found {token.text!r}", self.text, token.position)
-            axis = token.text
-            self.at += 2
+        if kind == "symbol":
+            if text in (".", ".."):
+                self.at += 1
+                return Step("self" if text == "." else "parent", "node()")
+            if text == "@":
+                axis = "attribute"
+                self.at += 1
+        elif kind == "name":
+            following = self.texts[self.at + 1]
+            if following == "::":
+                if text not in AXES:
+                    raise self.error(f"expected an axis, found {text!r}", self.at)
+                axis = text
+                self.at += 2
+            elif following not in ("[", "(") and ":" not in text:  # most steps are a name and no more
+                self.at += 1
+                return Step("child", text)
         test = self.node_test(axis)
         return Step(axis, test, self.predicates())
 
     def node_test(self, axis: str) -> str:
-        token = self.tokens[self.at]
-        if token.kind != "name":
+        name = self.texts[self.at]
+        if self.kinds[self.at] != "name":
             raise self.unexpected("a name, '*' or a node test")
         self.at += 1
-        if self.tokens[self.at].text == "(" and token.text in KIND_TESTS:
+        if self.texts[self.at] == "(" and name in KIND_TESTS:
             self.at += 1
             target = ""
-            if token.text == "processing-instruction" and self.tokens[self.at].kind == "literal":
-                target = self.tokens[self.at].text
+            if name == "processing-instruction" and self.kinds[self.at] == "literal":
+                target = self.texts[self.at]
                 self.at += 1
             self.expect(")")
-            return f"{token.text}({target})"
-        if axis == "namespace":
-            return token.text  # namespace nodes have no namespace themselves
-        return self.expanded(token)
+            return f"{name}({target})"
+        if axis == "namespace" or ":" not in name:  # namespace nodes have no namespace themselves
+            return name
+        return self.expanded(name)
 
-    def expanded(self, token: Token) -> str:
-        prefix, colon, local = token.text.partition(":")
-        if not colon:
-            return token.text
+    def expanded(self, name: str) -> str:
+        prefix, _, local = name.partition(":")
         uri = XML_NAMESPACE if prefix == "xml" else self.namespaces.get(prefix)
         if uri is None:
-            raise UnsupportedQueryError(f"the prefix {prefix!r} is bound to no namespace", self.text, token.position)
+            reason = f"the prefix {prefix!r} is bound to no namespace"
+            raise UnsupportedQueryError(reason, self.text, self.positions[self.at - 1])
         return f"{{{uri}}}{local}"
 
     def predicates(self) -> tuple[Expr, ...]:
+        if self.texts[self.at] != "[":  # a literal has its quotes
+            return ()
         found: list[Expr] = []
-        while self.tokens[self.at].text == "[" and self.tokens[self.at].kind == "symbol":
+        while self.texts[self.at] == "[":
             self.at += 1
             found.append(self.expression())
             self.expect("]")
@@ -239,68 +247,76 @@ class _Parser:
 
     # --- primaries ---
 
-    def is_call(self, token: Token) -> bool:
-        return token.kind == "name" and self.tokens[self.at + 1].text == "(" and token.text not in KIND_TESTS
+    def call_begins(self) -> bool:
+        at = self.at
+        return self.kinds[at] == "name" and self.texts[at + 1] == "(" and self.texts[at] not in KIND_TESTS
 
     def primary(self) -> Expr:
-        token = self.tokens[self.at]
+        kind, text = self.kinds[self.at], self.texts[self.at]
+        if kind == "name":
+            return self.call(text)
         self.at += 1
-        if token.kind == "number":
-            return Number(float(token.text))
-        if token.kind == "literal":
-            return Literal(token.text[1:-1])
-        if token.text == "$":
-            raise UnsupportedQueryError("no variable is bound in a standing query", self.text, token.position)
-        if token.text == "(":
-            expr = self.expression()
-            self.expect(")")
-            return expr
-        return self.call(token)
+        if kind == "number":
+            return Number(float(text))
+        if kind == "literal":
+            return Literal(text[1:-1])
+        if text == "$":
+            reason = "no variable is bound in a standing query"
+            raise UnsupportedQueryError(reason, self.text, self.positions[self.at - 1])
+        expr = self.expression()
+        self.expect(")")
+        return expr
 
-    def call(self, token: Token) -> Expr:
-        signature = FUNCTIONS.get(token.text)
+    def call(self, name: str) -> Expr:
+        opening = self.at
+        signature = FUNCTIONS.get(name)
         if signature is None:
-            raise UnknownFunctionError(f"XPath 1.0 has no function {token.text!r}", self.text, token.position)
-        self.at += 1
+            raise UnknownFunctionError(f"XPath 1.0 has no function {name!r}", self.text, self.positions[opening])
+        self.at += 2
         args: list[Expr] = []
-        if self.tokens[self.at].text != ")":
+        if self.texts[self.at] != ")":
             args.append(self.expression())
-            while self.tokens[self.at].text == ",":
+            while self.texts[self.at] == ",":
                 self.at += 1
                 args.append(self.expression())
         self.expect(")")
         least, most, _, wanted = signature
         if not least <= len(args) <= most:
             span = str(least) if least == most else f"{least} to {most}"
-            reason = f"{token.text}() takes {span} arguments, found {len(args)}"
-            raise QuerySyntaxError(reason, self.text, token.position)
+            raise self.error(f"{name}() takes {span} arguments, found {len(args)}", opening)
         for arg, kind in zip(args, wanted, strict=False):
             if kind == NODES:
-                self.require_nodes(arg, token, f"{token.text}()")
-        return Call(token.text, tuple(args))
+                self.require_nodes(arg, opening, f"{name}()")
+        return Call(name, tuple(args))
 
     # --- tokens ---
 
+    def is_operator(self, op: str) -> bool:
+        return self.texts[self.at] == op and self.kinds[self.at] == "operator"
+
     def expect(self, symbol: str) -> None:
-        token = self.tokens[self.at]
-        if token.text != symbol or token.kind == "literal":
+        if self.texts[self.at] != symbol:
             raise self.unexpected(repr(symbol))
         self.at += 1
 
+    def error(self, reason: str, at: int) -> QuerySyntaxError:
+        return QuerySyntaxError(reason, self.text, self.positions[at])
+
     def unexpected(self, expected: str) -> QuerySyntaxError:
-        token = self.tokens[self.at]
-        found = "the end of the query" if token.kind == "end" else repr(token.text)
-        return QuerySyntaxError(f"expected {expected}, found {found}", self.text, token.position)
+        found = "the end of the query" if self.kinds[self.at] == "end" else repr(self.texts[self.at])
+        return self.error(f"expected {expected}, found {found}", self.at)
 
-    def require_nodes(self, expr: Expr, token: Token, what: str) -> None:
+    def too_expensive(self, reason: str) -> QueryTooExpensiveError:
+        return QueryTooExpensiveError(reason, self.text, self.positions[self.at])
+
+    def require_nodes(self, expr: Expr, at: int, what: str) -> None:
         if type_of(expr) != NODES:
-            raise QuerySyntaxError(f"{what} needs a node-set here, not a {type_of(expr)}", self.text, token.position)
+            raise self.error(f"{what} needs a node-set here, not a {type_of(expr)}", at)
 
-    def count(self, token: Token) -> None:
+    def count(self) -> None:
         self.nodes += 1
         if self.nodes > self.limits.max_nodes:
-            reason = f"more than {self.limits.max_nodes} parts in one query"
-            raise QueryTooExpensiveError(reason, self.text, token.position)
+            raise self.too_expensive(f"more than {self.limits.max_nodes} parts in one query")
 
 
 _STRENGTH = {op: level for level, ops in enumerate(_LEVELS) for op in ops}

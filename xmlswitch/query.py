@@ -11,7 +11,7 @@ import msgpack
 
 from xmlswitch import admission
 from xmlswitch.admission import WIRE_VERSION, XPATH_1
-from xmlswitch.canonical import namespaces_of, normalise, write
+from xmlswitch.canonical import canonical_form
 from xmlswitch.cost import Cost, cost_of
 from xmlswitch.document import parse_document
 from xmlswitch.errors import (
@@ -24,8 +24,10 @@ from xmlswitch.errors import (
 )
 from xmlswitch.evaluate import Evaluator
 from xmlswitch.limits import QUERY_LIMITS, IndexLimits, QueryLimits
+from xmlswitch.measure import why_too_large
 from xmlswitch.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
 from xmlswitch.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step, flattened
+from xmlswitch.writing import namespaces_of, write
 
 if TYPE_CHECKING:
     from xmlswitch.engine import XPathIndex
@@ -95,14 +97,10 @@ class Query:
     def _check_canonical(query: Query, limits: QueryLimits) -> None:
         """The canonical text is what other peers read: it must be within the limits too, and it can be the longer."""
         if len(query.canonical) > limits.max_chars:
-            reason = f"{len(query.canonical)} characters in canonical form, at most {limits.max_chars} are accepted"
-            raise QueryTooExpensiveError(reason, query.text)
-        if query.expr is None or admission.is_surely_within(query.expr, limits):
-            return
-        try:
-            parse_xpath(query.canonical, query.namespaces, limits)
-        except QueryTooExpensiveError as error:
-            raise QueryTooExpensiveError(f"in canonical form: {error.reason}", query.text) from None
+            length = f"{len(query.canonical)} characters in canonical form, at most {limits.max_chars} are accepted"
+            raise QueryTooExpensiveError(length, query.text)
+        if query.expr is not None and (reason := why_too_large(query.expr, limits)) is not None:
+            raise QueryTooExpensiveError(f"in canonical form: {reason}", query.text)
 
     @classmethod
     def _plain_path(cls, text: str, limits: QueryLimits) -> Query:
@@ -119,13 +117,13 @@ class Query:
     @classmethod
     def _from_expr(cls, expr: Expr, limits: QueryLimits, text: str | None = None) -> Query:
         query = object.__new__(cls)
-        expr = normalise(expr)
+        expr, plain = canonical_form(expr)
         uris = namespaces_of(expr) if text is None or ":" in text else set()
         prefixes = {uri: f"n{number}" for number, uri in enumerate(sorted(uris - {XML_NAMESPACE}), 1)}
         if XML_NAMESPACE in uris:
             prefixes[XML_NAMESPACE] = "xml"
         query.expr = expr
-        query.canonical = write(expr, prefixes)
+        query.canonical = write(expr, prefixes) if prefixes else plain
         query.namespaces = (
             {prefix: uri for uri, prefix in prefixes.items() if prefix != "xml"} if prefixes else _NO_NAMESPACES
         )

@@ -123,18 +123,17 @@ FALSE = Call("false", ())
 CONTEXT = Path(HERE, (Step("self", "node()"),))
 
 
+_TYPE_OF_KIND: dict[type, str] = {Number: NUMBER, Negate: NUMBER, Literal: STRING, Path: NODES, Filter: NODES}
+
+
 def type_of(expr: Expr) -> str:
-    if isinstance(expr, Number | Negate):
-        return NUMBER
-    if isinstance(expr, Literal):
-        return STRING
+    if isinstance(expr, Binary):
+        if expr.op in ARITHMETIC:
+            return NUMBER
+        return NODES if expr.op == "|" else BOOLEAN
     if isinstance(expr, Call):
         return FUNCTIONS[expr.name][2]
-    if isinstance(expr, Path | Filter):
-        return NODES
-    if expr.op in ARITHMETIC:
-        return NUMBER
-    return NODES if expr.op == "|" else BOOLEAN
+    return _TYPE_OF_KIND[type(expr)]
 
 
 def balanced(op: str, parts: list[Expr]) -> Expr:
