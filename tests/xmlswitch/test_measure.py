@@ -10,8 +10,8 @@ import pytest
 from tests.xmlswitch.generate import NAMESPACES, QueryMaker
 from tests.xmlswitch.hostile import hostile_queries
 from xmlswitch import Query, QueryError, QueryLimits, QueryTooExpensiveError
-from xmlswitch.measure import why_too_large
-from xmlswitch.parser import parse_xpath
+from xmlswitch.query.measure import why_too_large
+from xmlswitch.query.parser import parse_xpath
 
 LOOSE = QueryLimits(max_chars=1 << 20, max_nesting=90, max_nodes=50_000, max_chain=2_000, max_depth=200)
 FIELDS = ["max_nodes", "max_nesting", "max_chain", "max_depth"]
