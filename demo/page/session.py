@@ -25,7 +25,7 @@ TRY_PACKETS: Final = 1_500
 TRY_CALLS: Final = 5_000
 """For one packet, of a query in XPath 2.0 or later."""
 TRY_SECONDS: Final = 0.015
-"""For reading the query and for all packets: a query that takes longer is tried on the newest packets only, and the page says on how many."""
+"""For reading it and for all packets: a slow query is tried on the newest packets, and the page says on how many."""
 MAX_QUERY: Final = 2_000
 ORDERS_A_SECOND: Final = 40.0
 
