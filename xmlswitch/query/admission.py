@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgpack
-from lxml import etree
 
-from xmlswitch.errors import MalformedQuery, QueryError, QueryTooExpensiveError, UnsupportedQueryError
+from xmlswitch.errors import MalformedQuery, QueryTooExpensiveError, UnsupportedQueryError
 from xmlswitch.query.syntax import Expr, Path, all_parts
 
 if TYPE_CHECKING:
-    from xmlswitch.query.query import Query
+    from xmlswitch.limits import QueryLimits
 
 WIRE_VERSION = 1
 XPATH_1 = "1.0"
@@ -74,28 +73,8 @@ def uses_namespace_axis(expr: Expr) -> bool:
     return any(step.axis == "namespace" for path in paths for step in path.steps)
 
 
-def check_evaluation(query: Query, *, always: bool) -> None:
-    """Have libxml2 compile it; unless `always`, only where its text or its names leave a doubt that it can."""
-    expr = query.expr
-    if expr is None:
-        return
-    text = query.canonical
-    brackets = text.count("(") + text.count("[")  # what is written twice stands in one of them
-    grown = len(text) * _WRITTEN_GROWTH << min(brackets + 1, 30)
-    if not always and text.isascii() and grown <= query.limits.max_evaluator_chars:
-        return
-    try:
-        query.evaluator.compile()
-    except QueryError as error:
-        raise QueryTooExpensiveError(error.reason, query.text) from None
-    except (etree.XPathError, ValueError) as error:
-        raise QueryTooExpensiveError(f"libxml2 can't compile it: {error}", query.text) from None
-
-
-def admit(query: Query) -> Query:
-    """Everything that a stranger's parsed query still has to pass. Afterwards all that is derived from it exists."""
-    if query.expr is not None and "namespace" in query.canonical and uses_namespace_axis(query.expr):
-        raise UnsupportedQueryError("the namespace axis is not accepted from the network", query.text)
-    check_evaluation(query, always=True)
-    _ = query.plan
-    return query
+def surely_compiles(canonical: str, limits: QueryLimits) -> bool:
+    """Whether neither the length nor the names of what libxml2 gets leave a doubt that it can read it."""
+    brackets = canonical.count("(") + canonical.count("[")  # what is written twice stands in one of them
+    grown = len(canonical) * _WRITTEN_GROWTH << min(brackets + 1, 30)
+    return canonical.isascii() and grown <= limits.max_evaluator_chars

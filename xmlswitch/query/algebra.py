@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 
 from xmlswitch.errors import QueryTooExpensiveError
 from xmlswitch.limits import QUERY_LIMITS, QueryLimits
-from xmlswitch.query.atoms import Atom, Column, Conjunction, Linear, Test
+from xmlswitch.query.atoms import Atom, Conjunction, Linear, Test
 from xmlswitch.query.canonical import joined
 from xmlswitch.query.query import Query
-from xmlswitch.query.syntax import FALSE, TRUE, Binary, Expr, Literal, Number, Path, Step
+from xmlswitch.query.syntax import FALSE, TRUE, Expr
+from xmlswitch.query.widening import most_telling, root_of
 from xmlswitch.query.writing import write
 
 MAX_DISJUNCTION_CHARS = 2048  # a query travels in join messages of one datagram
@@ -367,59 +368,16 @@ def _without_covered(queries: list[Query], fuel: Fuel) -> list[Query]:
 
 def _widened_tests(query: Query, limits: QueryLimits) -> list[Query]:
     """Each conjunction by its one most telling condition; equalities as they are, everything else as existence."""
-    return [_of_conjunction(conjunction, limits, tests=True) for conjunction in query.plan.conjunctions]
-
-
-def necessary_of(query: Query) -> Query:
-    """What the index asks of a packet before it evaluates the query."""
-    return _joined(list(dict.fromkeys(_widened_tests(query, query.limits))), query.limits)
+    return [_of_canonical(most_telling(conjunction), limits) for conjunction in query.plan.conjunctions]
 
 
 def _paths_only(query: Query, limits: QueryLimits) -> list[Query]:
-    return [_of_conjunction(conjunction, limits, tests=False) for conjunction in query.plan.conjunctions]
+    return [_of_canonical(most_telling(conjunction, tests=False), limits) for conjunction in query.plan.conjunctions]
 
 
 def _roots_only(query: Query, limits: QueryLimits) -> list[Query]:
-    found = []
-    for conjunction in query.plan.conjunctions:
-        paths = [atom.path for atom, positive in conjunction.literals if positive and atom.needs_path]
-        steps = next((path.steps[:1] for path in sorted(paths) if path.steps), ())
-        found.append(_query(_as_path(Linear(steps)) if steps else TRUE, limits))
-    return found
+    return [_query(root_of(conjunction), limits) for conjunction in query.plan.conjunctions]
 
 
-def _of_conjunction(conjunction: Conjunction, limits: QueryLimits, *, tests: bool) -> Query:
-    atoms = [atom for atom, positive in conjunction.literals if positive and atom.needs_path]
-    if not atoms:
-        return _query(TRUE, limits)
-    best = min(atoms, key=lambda atom: (_weakness(atom), str(atom.path)))
-    expr: Expr = _as_path(best.path)
-    if expr == _ANY_ROOT:
-        return _query(TRUE, limits)
-    if tests and best.test is not None and best.column == Column(best.path) and best.test.op in ("=", "n="):
-        value: Expr = Number(float(best.test.operand)) if best.test.is_numeric else Literal(str(best.test.operand))
-        if not (isinstance(value, Literal) and '"' in value.value and "'" in value.value):
-            expr = Binary("=", expr, value)
+def _of_canonical(expr: Expr, limits: QueryLimits) -> Query:
     return Query._of_canonical(expr, write(expr), limits)
-
-
-_ANY_ROOT = Path("/", (Step("child", "*"),))
-
-
-def _weakness(atom: Atom) -> int:
-    if atom.test is None:
-        return 3
-    return {"=": 0, "n=": 0, "starts-with": 1}.get(atom.test.op, 2)
-
-
-def _as_path(path: Linear) -> Path:
-    steps: list[Step] = []
-    for deep, name in path.steps:
-        if deep:
-            steps.append(Step("descendant-or-self", "node()"))
-        steps.append(Step("child", name))
-    if path.deep:
-        steps.append(Step("descendant-or-self", "node()"))
-    if path.tail:
-        steps.append(Step("child", path.tail) if path.tail == "text()" else Step("attribute", path.tail[1:]))
-    return Path("/", tuple(steps))

@@ -13,12 +13,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from xmlswitch.errors import QueryError
-
-if TYPE_CHECKING:
-    from xmlswitch.query.query import Query
+from typing import Any, NamedTuple
 
 # Empty when their first argument is empty.
 _EMPTY_OF_EMPTY = frozenset(
@@ -110,37 +105,14 @@ class _Unknown(Exception):
 _Variables = Mapping[str, _Found | None]
 
 
-def need_of(query: Query) -> Query:
-    """The query itself where it travels; true() where no condition is found."""
-    if query.travels:
-        return query
-    if query.later is None:
-        return _by_index(query)
-    if "" in query.namespaces:
-        return type(query).parse("true()")  # a default namespace, which XPath 1.0 has not: names would mean others
+def needed_condition(token: Any, namespaces: Mapping[str, str]) -> str | None:
+    """XPath 1.0 that holds wherever elementpath's `token` does; None where no condition is found."""
+    if "" in namespaces:
+        return None  # a default namespace, which XPath 1.0 has not: names would mean others
     try:
-        return _parsed(_Needs(query.namespaces).truth(query.later.token, {}, False, 0), query)
+        return _Needs(namespaces).truth(token, {}, False, 0)
     except RecursionError:
-        return type(query).parse("true()")
-
-
-def _parsed(text: str | None, query: Query) -> Query:
-    everything = type(query).parse("true()")
-    if text is None:
-        return everything
-    try:
-        found = type(query).parse(text, query.namespaces, limits=query.limits)
-    except QueryError:
-        return everything
-    return found if found.travels else everything
-
-
-def _by_index(query: Query) -> Query:
-    """Of an XPath 1.0 query that others don't accept: what the index asks for before it is evaluated."""
-    from xmlswitch.query.algebra import necessary_of
-
-    found = necessary_of(query)
-    return found if found.travels else type(query).parse("true()")
+        return None
 
 
 def _all(*conditions: str | None) -> str | None:

@@ -44,7 +44,6 @@ from xmlswitch.query.syntax import (
 
 if TYPE_CHECKING:
     from xmlswitch.limits import QueryLimits
-    from xmlswitch.query.query import Query
 
 Disjunction = tuple[Conjunction, ...]
 _NEVER: Disjunction = ()
@@ -61,13 +60,14 @@ class Plan:
     reasons: tuple[str, ...]
 
 
-def plan_of(query: Query) -> Plan:
-    if query.expr is None:
+def plan_of(expr: Expr | None, limits: QueryLimits) -> Plan:
+    """Of a canonical tree; None stands for a query in XPath 2.0 or later."""
+    if expr is None:
         return Plan(_UNKNOWN, ("XPath 2.0 or later: every packet is evaluated by elementpath",))
-    if isinstance(query.expr, Path) and (linear := _plain(query.expr)) is not None:
+    if isinstance(expr, Path) and (linear := _plain(expr)) is not None:
         return Plan((Conjunction(frozenset({(Atom(linear), True)})),), ())
-    planner = _Planner(query.limits)
-    found = tuple(map(planner.with_few_branches, planner.truth(query.expr, None)))
+    planner = _Planner(limits)
+    found = tuple(map(planner.with_few_branches, planner.truth(expr, None)))
     return Plan(tuple(dict.fromkeys(map(_without_implied, found))), tuple(dict.fromkeys(planner.reasons)))
 
 

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+from lxml import etree
 
 from xmlswitch.document import parse_document
 from xmlswitch.errors import (
@@ -17,22 +18,25 @@ from xmlswitch.errors import (
     QueryError,
     QuerySyntaxError,
     QueryTooExpensiveError,
+    UnsupportedQueryError,
 )
 from xmlswitch.limits import QUERY_LIMITS, IndexLimits, QueryLimits
 from xmlswitch.query import admission
 from xmlswitch.query.admission import WIRE_VERSION, XPATH_1
-from xmlswitch.query.canonical import canonical_form
+from xmlswitch.query.canonical import canonical_form, joined
 from xmlswitch.query.cost import Cost, cost_of
 from xmlswitch.query.evaluate import Evaluator
 from xmlswitch.query.measure import why_too_large
+from xmlswitch.query.need import needed_condition
 from xmlswitch.query.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
+from xmlswitch.query.plan import Plan, plan_of
 from xmlswitch.query.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step, flattened
+from xmlswitch.query.twigs import Twig, twigs_of
+from xmlswitch.query.widening import most_telling
 from xmlswitch.query.writing import namespaces_of, write
 
 if TYPE_CHECKING:
     from xmlswitch.match.engine import XPathIndex
-    from xmlswitch.query.plan import Plan
-    from xmlswitch.query.twigs import Twig
     from xmlswitch.query.xpath2 import Expression
 
 _NO_NAMESPACES: Mapping[str, str] = {}
@@ -90,7 +94,8 @@ class Query:
         query = cls._from_expr(parse_xpath(text, namespaces, limits), limits, text)
         if query.canonical != text and (len(query.canonical) > _SURELY_SHORT or len(text) > _SURELY_FLAT):
             cls._check_canonical(query, limits)
-        admission.check_evaluation(query, always=False)
+        if not admission.surely_compiles(query.canonical, limits):
+            query._compile()
         return query
 
     @staticmethod
@@ -134,6 +139,23 @@ class Query:
         if query.cost.degree > limits.max_cost_degree:
             raise QueryTooExpensiveError("too many walks over the whole document inside each other", query.text)
         return query
+
+    def _compile(self) -> None:
+        """Have libxml2 read it now, so that it never fails later."""
+        try:
+            self.evaluator.compile()
+        except QueryError as error:
+            raise QueryTooExpensiveError(error.reason, self.text) from None
+        except (etree.XPathError, ValueError) as error:
+            raise QueryTooExpensiveError(f"libxml2 can't compile it: {error}", self.text) from None
+
+    def _admitted(self) -> Query:
+        """Itself, after everything that a stranger's XPath 1.0 still has to pass; afterwards its plan exists."""
+        if not self.travels:
+            raise UnsupportedQueryError("the namespace axis is not accepted from the network", self.text)
+        self._compile()
+        _ = self.plan
+        return self
 
     def _parts(self) -> list[Query]:
         """Its alternatives as queries: parts of a canonical tree are canonical, and need no look but for prefixes."""
@@ -222,9 +244,7 @@ class Query:
     @cached_property
     def plan(self) -> Plan:
         """How the index holds this query."""
-        from xmlswitch.query.plan import plan_of
-
-        return plan_of(self)
+        return plan_of(self.expr, self.limits)
 
     @cached_property
     def alternatives(self) -> Mapping[str, Expr]:
@@ -239,9 +259,7 @@ class Query:
     @cached_property
     def twigs(self) -> tuple[Twig, ...] | None:
         """The query as conditions at nodes, where it has that form."""
-        from xmlswitch.query.twigs import twigs_of
-
-        return twigs_of(self)
+        return twigs_of(self.expr, self.limits)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -305,9 +323,20 @@ class Query:
         Of XPath 2.0+ it is a necessary condition in XPath 1.0, in the worst case everything: send it, and filter what
         comes with `matches`.
         """
-        from xmlswitch.query.need import need_of
+        if self.travels:
+            return self
+        found = self._need()
+        return found if found is not None and found.travels else Query.parse("true()")
 
-        return need_of(self)
+    def _need(self) -> Query | None:
+        if self.later is None:  # what the index asks for before it evaluates
+            parts = dict.fromkeys(map(most_telling, self.plan.conjunctions))
+            return Query._from_expr(joined("or", list(parts)) or FALSE, self.limits)
+        condition = needed_condition(self.later.token, self.namespaces)
+        try:
+            return None if condition is None else Query.parse(condition, self.namespaces, limits=self.limits)
+        except QueryError:
+            return None
 
     def encode(self) -> bytes:
         """The query for the network, which carries XPath 1.0 only: `LocalQueryError` for what only `need()` may say."""
@@ -333,7 +362,7 @@ class Query:
         try:
             if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
                 return cls._plain_path(text, limits)
-            return admission.admit(cls._parse_first_version(text, namespaces or _NO_NAMESPACES, limits))
+            return cls._parse_first_version(text, namespaces or _NO_NAMESPACES, limits)._admitted()
         except QueryError:
             raise
         except Exception as error:  # a stranger must not find the one text that we did not think of

@@ -7,8 +7,9 @@ twigs; such queries are evaluated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from xmlswitch.limits import QueryLimits
 from xmlswitch.query.atoms import TEXT, Column, Linear, Link, Test
 from xmlswitch.query.numerals import to_number
 from xmlswitch.query.plan import CHAINS, constant, down, is_constant
@@ -33,9 +34,6 @@ from xmlswitch.query.syntax import (
     type_of,
 )
 
-if TYPE_CHECKING:
-    from xmlswitch.query.query import Query
-
 _SELF = Linear(())
 
 
@@ -58,12 +56,12 @@ class _NoTwigError(Exception):
     """The query says something that conditions at nodes can't."""
 
 
-def twigs_of(query: Query) -> _Found | None:
+def twigs_of(expr: Expr | None, limits: QueryLimits) -> _Found | None:
     """The alternatives of a query, conditions of the document; None when it has no such form."""
-    if query.expr is None:
+    if expr is None:
         return None
     try:
-        found = _Maker(query.limits.max_conjunctions, query.limits.max_literals).truth(query.expr, at_document=True)
+        found = _Maker(limits.max_conjunctions, limits.max_literals).truth(expr, at_document=True)
     except _NoTwigError:
         return None
     return tuple(dict.fromkeys(found))
