@@ -12,19 +12,22 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from xmlswitch.index.answers import SHORT, Few, bits_of, mask_of
-from xmlswitch.index.entries import Bound, Entry, Needs
+from xmlswitch.index.indexed import IndexedQuery
+from xmlswitch.index.looks import Look
 from xmlswitch.index.tables import Table
+from xmlswitch.query.atoms import Conjunction, Test
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.columns import ColumnEntry, Look
-    from xmlswitch.index.paths import PathEntry
 
+# Paths and columns are keys here, and nothing else is known of them.
+PathKey = Any
+ColumnKey = Any
 # What was read of a document so far, one node's look or several's; a column that is missing is read when asked for.
-Values = dict["ColumnEntry", "Look | list[Look]"]
+Values = dict[ColumnKey, Look | list[Look]]
 # Slots that the structure allows, the links that they have (-1: not known), and what may rule some slots out. Columns
 # of one value: those with thresholds alone, those with equality or prefixes alone, those with other tests (beside them
 # what they remember). And columns of several nodes.
@@ -32,10 +35,10 @@ Job = tuple[
     "Block",
     int,
     int,
-    list[tuple["ColumnEntry", list[float], list[int]]],
-    list[tuple["ColumnEntry", int | None, dict[str, int], int]],
-    list[tuple["ColumnEntry", dict[str, int], Table]],
-    list[tuple["ColumnEntry", Table]],
+    list[tuple[ColumnKey, list[float], list[int]]],
+    list[tuple[ColumnKey, int | None, dict[str, int], int]],
+    list[tuple[ColumnKey, dict[str, int], Table]],
+    list[tuple[ColumnKey, Table]],
 ]
 MAX_SLOTS = 2048
 _MIN_ROOM = 64  # slots; doubled when they don't suffice
@@ -44,6 +47,78 @@ _FIRST = SHORT + 1  # the size of an integer whose last bit is the first slot be
 _ALL_LINKS = (1 << SHORT) - 1
 _FEW = 16  # slots whose links are told one by one
 _MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
+
+
+# What a conjunction is equal by: its atoms, and the query when the atoms alone don't decide.
+EntryKey = tuple[Conjunction, IndexedQuery | None]
+
+
+class Home(Protocol):
+    """Where a conjunction waits: a bucket."""
+
+    size: int
+
+    def links_changed(self, entry: Entry) -> None: ...
+
+    def remove(self, entry: Entry) -> None: ...
+
+
+class Entry:
+    """`owners`: the one link that wants it, or how often each of several does."""
+
+    __slots__ = ("bucket", "conjunction", "owners", "place", "query", "slot")
+
+    def __init__(self, conjunction: Conjunction, query: IndexedQuery | None) -> None:
+        self.conjunction = conjunction
+        self.query = query
+        self.owners: int | dict[int, int] | None = None
+        self.bucket: Home | None = None  # None for a path alone, which keeps it itself
+        self.place: Block | None = None  # where in the bucket, None for one of its few
+        self.slot = -1
+
+    def take(self, link: int) -> None:
+        if self.owners is None:
+            self.owners = link
+            return
+        if isinstance(self.owners, int):
+            self.owners = {self.owners: 1}
+        self.owners[link] = self.owners.get(link, 0) + 1
+
+    def drop(self, link: int) -> None:
+        if isinstance(self.owners, dict):
+            self.owners[link] -= 1
+            if not self.owners[link]:
+                del self.owners[link]
+            if not self.owners:
+                self.owners = None
+        else:
+            self.owners = None
+
+    @property
+    def links(self) -> Iterable[int]:
+        if self.owners is None:
+            return ()
+        return (self.owners,) if isinstance(self.owners, int) else self.owners
+
+
+class Needs(NamedTuple):
+    """What a document's structure must be: paths that are there, paths that are not.
+
+    Sure only where each path of `unique` has one node, and never when `verify`; elsewhere `absent` proves nothing.
+    """
+
+    required: frozenset[PathKey]
+    absent: frozenset[PathKey]
+    unique: frozenset[PathKey]
+    verify: bool
+
+
+class Bound(NamedTuple):
+    """An atom on a value, bound to its column."""
+
+    column: ColumnKey
+    test: Test
+    positive: bool
 
 
 class Block:
@@ -76,15 +151,15 @@ class Block:
         self.bits = 0
         self.dead = 0
         self._full = (1 << _MIN_ROOM) - 1
-        self._required: dict[PathEntry, int] = {}
-        self._absent: dict[PathEntry, int] = {}
-        self._unique: dict[PathEntry, int] = {}
+        self._required: dict[PathKey, int] = {}
+        self._absent: dict[PathKey, int] = {}
+        self._unique: dict[PathKey, int] = {}
         self._verify = 0
-        self.tables: dict[ColumnEntry, Table] = {}
+        self.tables: dict[ColumnKey, Table] = {}
         self._settled = True
         # Sets of the paths required, unique and absent: of two sets the smaller is gone through, of dictionaries not.
-        self._paths: tuple[frozenset[PathEntry], ...] = (frozenset(), frozenset(), frozenset())
-        self._columns: list[tuple[ColumnEntry, Table]] = []
+        self._paths: tuple[frozenset[PathKey], ...] = (frozenset(), frozenset(), frozenset())
+        self._columns: list[tuple[ColumnKey, Table]] = []
         self._valued = 0  # slots with a test on a value
         self._owners: list[int | Iterable[int]] | None = None
         self._are_shared = False  # some slot has several owners
@@ -160,7 +235,7 @@ class Block:
 
     # --- documents ---
 
-    def allowed(self, present: AbstractSet[PathEntry], plural: AbstractSet[PathEntry]) -> tuple[int, int]:
+    def allowed(self, present: AbstractSet[PathKey], plural: AbstractSet[PathKey]) -> tuple[int, int]:
         """The slots that a document's structure allows: those that are sure, and those that are only possible."""
         self._settle()
         required, unique, absent = self._paths
@@ -176,7 +251,7 @@ class Block:
         return sure, left & unsure
 
     def job(
-        self, slots: int, has_one_value: Callable[[ColumnEntry], bool] | None = None, is_short: bool = False
+        self, slots: int, has_one_value: Callable[[ColumnKey], bool] | None = None, is_short: bool = False
     ) -> tuple[Job | None, int]:
         """What values must decide of these slots, and the slots of which they have nothing to say.
 
@@ -276,7 +351,7 @@ class Block:
         return reduce(or_, self._slots, 0)
 
 
-def _union(held: dict[PathEntry, int], paths: Iterable[PathEntry]) -> int:
+def _union(held: dict[PathKey, int], paths: Iterable[PathKey]) -> int:
     return reduce(or_, map(held.__getitem__, paths), 0)
 
 

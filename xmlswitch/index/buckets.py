@@ -6,16 +6,11 @@ The first few are checked one by one. More are put together in blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from xmlswitch.index.blocks import Block, Values
-from xmlswitch.index.entries import Bound, Entry, Needs
-
-if TYPE_CHECKING:
-    from xmlswitch.index.columns import ColumnEntry
+from xmlswitch.index.blocks import Block, Bound, ColumnKey, Entry, Needs, Values
 
 _FEW = 2  # more cost a packet less in a block
-_Check = tuple["ColumnEntry", Callable[[str], bool], bool]
+_Check = tuple[ColumnKey, Callable[[str], bool], bool]
 
 
 class Single:

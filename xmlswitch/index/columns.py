@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xmlswitch.index.blocks import PathKey
 from xmlswitch.index.buckets import Bucket
 from xmlswitch.index.ladders import rank
+from xmlswitch.index.looks import Look, look_of
 from xmlswitch.query.atoms import Column, Test, absent_value, transformed
 from xmlswitch.query.numerals import NAN, NUMERAL_STARTS, to_number
 
 if TYPE_CHECKING:
     from xmlswitch.index.budget import Work
-    from xmlswitch.index.paths import PathEntry
 
-# What a text means to a column: its value, that as a number, what waits for it, and its place among thresholds.
-Look = tuple[str, float, tuple[Bucket, ...], float]
 ANCHORS = frozenset({"=", "n=", "starts-with"})
 
 _ARGUMENT_WORK = 50  # characters that one of a function's arguments is worth: translate() makes a table of them
 _LINK_WORK = 150  # characters that a call of a function is worth
 _MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
-
-
-def look_of(value: str) -> Look:
-    """What a value means where nothing waits for it."""
-    number = to_number(value)
-    return value, number, (), rank(number)
 
 
 _NOTHING = look_of("")
@@ -53,7 +46,7 @@ class ColumnEntry:
         "work",
     )
 
-    def __init__(self, column: Column, path: PathEntry, max_looks: int, work: Work) -> None:
+    def __init__(self, column: Column, path: PathKey, max_looks: int, work: Work) -> None:
         self.work = work
         self.is_muted = False  # too dear for this packet: all links that ask for it get the packet
         # What the functions cost for a text: they go through it one by one, and through their own arguments.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xmlswitch.query.atoms import Test
 
 if TYPE_CHECKING:
-    from xmlswitch.index.columns import Look
+    from xmlswitch.index.looks import Look
 
 _GRAM = 3
 _MANY_NEEDLES = 24

@@ -12,25 +12,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xmlswitch.index.answers import mask_of
 from xmlswitch.index.automaton import Automaton
+from xmlswitch.index.blocks import Bound, Entry, EntryKey, Home, Needs
 from xmlswitch.index.buckets import Bucket
 from xmlswitch.index.budget import Work
 from xmlswitch.index.columns import ANCHORS, ColumnEntry
-from xmlswitch.index.entries import Bound, Entry, EntryKey, Needs
 from xmlswitch.index.frames import Frames, Term
-from xmlswitch.index.paths import Journal, PathEntry, PathTable
+from xmlswitch.index.path_table import PathTable
+from xmlswitch.index.paths import Journal, PathEntry
 from xmlswitch.index.spots import Spots
 from xmlswitch.query.atoms import Column, Conjunction, Test
 from xmlswitch.query.twigs import columns_of
 
 if TYPE_CHECKING:
-    from xmlswitch.index.matching import Structure
+    from xmlswitch.index.indexed import IndexedQuery
     from xmlswitch.limits import IndexLimits
-    from xmlswitch.query.query import Query
 
+S = TypeVar("S")
 # A literal that is held: its path, its column and test, whether it is positive, and whether it needs the path.
 _Literal = tuple[PathEntry, ColumnEntry | None, Test | None, bool, bool]
 
@@ -58,13 +59,13 @@ class Index:
         self.always = Bucket(self._shelves_changed)  # of conjunctions that require no path
         self._paths = PathTable(self.automaton, self._paths_changed)
         self._interned: dict[Needs, Needs] = {}
-        self._structures: dict[Hashable, Structure] = {}
+        self._structures: dict[Hashable, Any] = {}
         self._structures_at = -1
-        self._framed: dict[Query, list[Term]] = {}  # queries that frames decide
+        self._framed: dict[IndexedQuery, list[Term]] = {}  # queries that frames decide
 
     # --- conjunctions come and go ---
 
-    def add(self, query: Query, link: int) -> None:
+    def add(self, query: IndexedQuery, link: int) -> None:
         terms = self._framed.get(query)
         if terms is None and self._meets_plural_paths(query) and query.twigs:
             terms = self._framed[query] = []
@@ -86,7 +87,7 @@ class Index:
         if terms is not None:
             terms[:] = [self.frames.add(twig, link) for twig in query.twigs or ()]
 
-    def remove(self, query: Query, link: int) -> None:
+    def remove(self, query: IndexedQuery, link: int) -> None:
         terms = self._framed.get(query)
         for conjunction in query.plan.conjunctions:
             if terms is not None and (conjunction.unique or conjunction.verify):
@@ -111,7 +112,7 @@ class Index:
 
     # --- queries that branch where documents do ---
 
-    def _meets_plural_paths(self, query: Query) -> bool:
+    def _meets_plural_paths(self, query: IndexedQuery) -> bool:
         """Whether the query branches where documents had several nodes, or are likely to."""
         return any(
             any(deep for deep, _ in linear.steps) or ((path := self._paths.get(linear)) is not None and path.is_plural)
@@ -134,7 +135,7 @@ class Index:
                 if not left:
                     return
 
-    def _to_frames(self, query: Query) -> None:
+    def _to_frames(self, query: IndexedQuery) -> None:
         keys = [(c, query) for c in query.plan.conjunctions if c.unique or c.verify]
         held = [entry for key in keys if (entry := self.entries.get(key)) is not None]
         for linear in {linear for conjunction, _ in keys for linear in conjunction.unique}:
@@ -347,15 +348,16 @@ class Index:
         self.layout += 1
         self.version += 1
 
-    def shared(self, structure: Structure) -> Structure:
+    def shared(self, key: Hashable, structure: S) -> S:
         """The one structure that stands for all that are equal: what is known of it is worked out once."""
         if self._structures_at != self.version or len(self._structures) >= self.limits.max_shapes:
             self._structures_at = self.version
             self._structures.clear()
-        return self._structures.setdefault(structure.key, structure)
+        found: S = self._structures.setdefault(key, structure)
+        return found
 
 
-def _key(conjunction: Conjunction, query: Query) -> EntryKey:
+def _key(conjunction: Conjunction, query: IndexedQuery) -> EntryKey:
     return conjunction, query if conjunction.verify or conjunction.unique else None
 
 
@@ -375,5 +377,5 @@ def _needs_path(column: ColumnEntry | None, test: Test | None) -> bool:
     return (not absent and test.op in _NOT_OF_NOTHING) or not test.predicate(absent)
 
 
-def _is_anchor(column: ColumnEntry, test: Test, bucket: Bucket | None) -> bool:
+def _is_anchor(column: ColumnEntry, test: Test, bucket: Home | None) -> bool:
     return test.op in ANCHORS and not column.is_count and column.waiting(test) is bucket and bucket is not None

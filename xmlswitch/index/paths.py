@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from xmlswitch.index.answers import mask_of
 from xmlswitch.index.buckets import Bucket
 
 if TYPE_CHECKING:
-    from xmlswitch.index.automaton import Automaton
+    from xmlswitch.index.blocks import Entry
     from xmlswitch.index.columns import ColumnEntry
-    from xmlswitch.index.entries import Entry
+    from xmlswitch.index.indexed import IndexedQuery
     from xmlswitch.query.atoms import Column, Linear
-    from xmlswitch.query.query import Query
 
 _MAX_JOURNAL = 8192  # beyond it a cache that is so far behind is computed anew
 
@@ -48,50 +45,10 @@ class PathEntry:
         self.bucket: Bucket | None = None  # of conjunctions that want this path, and more
         self.watched = 0  # conjunctions that want more than this path alone
         self.counted = 0  # columns of count()
-        self.branching: dict[Query, None] | None = None  # that are sure only where this path has one node
+        self.branching: dict[IndexedQuery, None] | None = None  # that are sure only where this path has one node
         self.is_plural = False  # a document had several nodes here while it was branching
         self.columns: dict[Column, ColumnEntry] = {}
         self.anchored: tuple[ColumnEntry, ...] = ()  # columns with values that somebody waits for
-
-
-class PathTable:
-    """The paths that somebody holds, each once, and an automaton that finds them in documents."""
-
-    __slots__ = ("_automaton", "_entries", "_on_change", "_serials")
-
-    def __init__(self, automaton: Automaton, on_change: Callable[[], None]) -> None:
-        self._automaton = automaton
-        self._on_change = on_change
-        self._entries: dict[Linear, PathEntry] = {}
-        self._serials = itertools.count(1)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[PathEntry]:
-        return iter(self._entries.values())
-
-    def get(self, path: Linear) -> PathEntry | None:
-        return self._entries.get(path)
-
-    def __getitem__(self, path: Linear) -> PathEntry:
-        return self._entries[path]
-
-    def hold(self, path: Linear) -> PathEntry:
-        entry = self._entries.get(path)
-        if entry is None:
-            entry = self._entries[path] = PathEntry(path, next(self._serials))
-            self._automaton.add(entry)
-            self._on_change()
-        entry.refs += 1
-        return entry
-
-    def release(self, entry: PathEntry) -> None:
-        entry.refs -= 1
-        if not entry.refs:
-            del self._entries[entry.path]
-            self._automaton.remove(entry)
-            self._on_change()
 
 
 class Journal:

@@ -7,13 +7,13 @@ and for each frame that is open here the one over the paths below it. A walk goe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from xmlswitch.index.automaton import State
+    from xmlswitch.index.automaton import Automaton, State
     from xmlswitch.index.frames import Frames, ScopeSet
-    from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept
+    from xmlswitch.limits import IndexLimits
 
 # An end of paths: in the frame that was opened at a depth, or in the document (MAIN).
 Mark = tuple[int, "Accept"]
@@ -82,8 +82,16 @@ class Spot:
         return marks
 
 
+class _Paths(Protocol):
+    """What a walk follows of the index."""
+
+    automaton: Automaton
+    paths_changed: int
+    limits: IndexLimits
+
+
 class Spots:
-    def __init__(self, index: Index, frames: Frames) -> None:
+    def __init__(self, index: _Paths, frames: Frames) -> None:
         self._index = index
         self._frames = frames
         self._version = (-1, -1)

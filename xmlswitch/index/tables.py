@@ -14,7 +14,7 @@ from xmlswitch.index.ladders import LARGEST, Ladder
 from xmlswitch.query.atoms import Test
 
 if TYPE_CHECKING:
-    from xmlswitch.index.columns import Look
+    from xmlswitch.index.looks import Look
 
 _MAX_KEPT = 1024  # values that are remembered
 _MAX_CHARS = 24  # longer ones hardly come again, and would take memory

@@ -11,15 +11,15 @@ from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff
 from xmlswitch.index.answers import answer_for, bits_of
 from xmlswitch.index.index import Index
-from xmlswitch.index.matching import DocumentTexts, Structure, Texts, match_walked
 from xmlswitch.limits import DOCUMENT_LIMITS, INDEX_LIMITS, DocumentLimits, IndexLimits
 from xmlswitch.match.evaluation import Evaluation, KnownBounds
+from xmlswitch.match.matching import DocumentTexts, Structure, Texts, match_walked
 from xmlswitch.match.shapes import ShapeBook
 from xmlswitch.match.walk import walk
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.query.query import Query
+    from xmlswitch.index.indexed import IndexedQuery
 
 
 class XPathIndex:
@@ -51,10 +51,10 @@ class XPathIndex:
         """The link is gone, with its counters."""
         self._evaluation.forget(link)
 
-    def add(self, query: Query, link: int) -> None:
+    def add(self, query: IndexedQuery, link: int) -> None:
         self._index.add(query, link)
 
-    def remove(self, query: Query, link: int) -> None:
+    def remove(self, query: IndexedQuery, link: int) -> None:
         self._index.remove(query, link)
 
     def match(self, packet: bytes, wanted: int) -> int:

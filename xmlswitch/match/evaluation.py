@@ -14,8 +14,8 @@ from xmlswitch.match.facts import Facts, facts_of, size_of
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.entries import Entry
-    from xmlswitch.query.query import Query
+    from xmlswitch.index.blocks import Entry
+    from xmlswitch.index.indexed import IndexedQuery
 
 _MAX_KNOWN = 1024  # bounds that are remembered for a markup
 
@@ -27,7 +27,7 @@ class KnownBounds:
 
     def __init__(self) -> None:
         self.facts: Facts | None = None
-        self.bounds: dict[tuple[Query, int], float] = {}
+        self.bounds: dict[tuple[IndexedQuery, int], float] = {}
 
 
 class Evaluation:
@@ -52,7 +52,7 @@ class Evaluation:
         self, pending: list[Entry], packet: bytes, root: Any, answer: Answer, known: KnownBounds | None = None
     ) -> None:
         """Tell the answer which links pass, by these entries, each query once; the cheapest come first."""
-        links: dict[Query, dict[int, None]] = {}
+        links: dict[IndexedQuery, dict[int, None]] = {}
         for entry in pending:
             if entry.query is not None and answer.misses(entry.links):
                 links.setdefault(entry.query, {}).update(dict.fromkeys(entry.links))
@@ -74,15 +74,15 @@ class Evaluation:
             if self._passes(query, root, wanting, allowed):
                 answer.all_of(owners)
 
-    def _evaluate_all(self, links: dict[Query, dict[int, None]], root: Any, answer: Answer) -> None:
+    def _evaluate_all(self, links: dict[IndexedQuery, dict[int, None]], root: Any, answer: Answer) -> None:
         for query, owners in links.items():
             if answer.misses(owners) and self._passes(query, root, list(owners), allowed=True):
                 answer.all_of(owners)
 
     def _bounds(
-        self, queries: dict[Query, dict[int, None]], size: int, root: Any, known: KnownBounds
-    ) -> dict[Query, float]:
-        found: dict[Query, float] = {}
+        self, queries: dict[IndexedQuery, dict[int, None]], size: int, root: Any, known: KnownBounds
+    ) -> dict[IndexedQuery, float]:
+        found: dict[IndexedQuery, float] = {}
         most = budget(size)
         for query in queries:
             cost = known.bounds.get((query, size))
@@ -99,7 +99,7 @@ class Evaluation:
             found[query] = cost
         return found
 
-    def _passes(self, query: Query, root: Any, links: list[int], allowed: bool) -> bool:
+    def _passes(self, query: IndexedQuery, root: Any, links: list[int], allowed: bool) -> bool:
         meter = self._meter
         if meter is not None and allowed:
             allowed = not all(meter.is_over(link) for link in links)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from xmlswitch.index.matching import NODE_WORK, Part, Structure, decide, undecided
+from xmlswitch.index.budget import NODE_WORK
+from xmlswitch.match.matching import Part, Structure, decide, undecided
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.blocks import Values
+    from xmlswitch.index.blocks import Entry, Values
     from xmlswitch.index.buckets import Bucket, Single
-    from xmlswitch.index.columns import ColumnEntry, Look
-    from xmlswitch.index.entries import Entry
+    from xmlswitch.index.columns import ColumnEntry
     from xmlswitch.index.index import Index
+    from xmlswitch.index.looks import Look
     from xmlswitch.index.paths import Accept, PathEntry
 
 # How a column's value is put together: the one slot itself, or pieces of markup text and slot numbers.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from xmlswitch.document import parse_document
 from xmlswitch.errors import MalformedDocument
-from xmlswitch.index.matching import Structure
+from xmlswitch.match.matching import Structure
 from xmlswitch.match.programs import Program, Template
 from xmlswitch.match.walk import walk
 from xmlswitch.query.evaluate import string_value
@@ -71,7 +71,8 @@ class Shape:
         templates = {
             path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
         }
-        structure = index.shared(Structure(findings, lasts=True))
+        structure = Structure(findings, lasts=True)
+        structure = index.shared(structure.key, structure)
         program = self.program = Program(structure, tuple(findings.hits), templates, findings.framed)
         self.version = index.version
         return program

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.index.answers import bits_of, mask_of
 from xmlswitch.index.blocks import Block, Job, Values, run
+from xmlswitch.index.budget import FEW_LOOKS, LOOK_WORK, NODE_WORK, Work
 from xmlswitch.query.evaluate import string_value
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
+    from xmlswitch.index.blocks import Entry, Needs
     from xmlswitch.index.buckets import Bucket, Single
-    from xmlswitch.index.budget import Work
-    from xmlswitch.index.columns import ColumnEntry, Look
-    from xmlswitch.index.entries import Entry, Needs
+    from xmlswitch.index.columns import ColumnEntry
     from xmlswitch.index.index import Index
+    from xmlswitch.index.looks import Look
     from xmlswitch.index.paths import PathEntry
     from xmlswitch.match.walk import Findings
 
 NO, SURE, UNSURE = 0, 1, 2
-FEW_LOOKS = 8  # at the values of a column, which are not charged
-LOOK_WORK = 100  # characters that a look at one of many values of a column is worth
-NODE_WORK = 200  # characters that a look at a node is worth
 _MAX_KNOWN = 2048  # buckets, and needs, of which a structure knows what it allows
 
 
