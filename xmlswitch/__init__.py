@@ -11,7 +11,6 @@ indexed and what is evaluated: docs/xmlswitch.md, and `python -m xmlswitch expla
 
 from __future__ import annotations
 
-from xmlswitch.algebra import Fuel, covers, disjoin
 from xmlswitch.document import parse_document
 from xmlswitch.errors import (
     LocalQueryError,
@@ -24,10 +23,11 @@ from xmlswitch.errors import (
     SwitchError,
     UnsupportedQueryError,
 )
-from xmlswitch.explain import Explanation, explain
 from xmlswitch.limits import DocumentLimits, IndexLimits, QueryLimits
 from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
-from xmlswitch.query import Query
+from xmlswitch.query.algebra import Fuel, covers, disjoin
+from xmlswitch.query.explain import Explanation, explain
+from xmlswitch.query.query import Query
 from xmlswitch.records import RECORD, RecordProfile, RecordQuery
 from xmlswitch.stats import SwitchStats
 from xmlswitch.switch import Switch

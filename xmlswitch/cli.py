@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmlswitch.errors import MalformedDocument, QueryError
-from xmlswitch.explain import explain
-from xmlswitch.query import Query
+from xmlswitch.query.explain import explain
+from xmlswitch.query.query import Query
 from xmlswitch.switch import Switch
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from xmlswitch.query import Query
+from xmlswitch.query.query import Query
 
 Q = TypeVar("Q")
 Q_contra = TypeVar("Q_contra", contravariant=True)
@@ -83,19 +83,19 @@ class XPathProfile:
         return query.matches_everything
 
     def merge(self, queries: Iterable[Query]) -> Query:
-        from xmlswitch.algebra import disjoin
+        from xmlswitch.query.algebra import disjoin
 
         return disjoin(queries)
 
     def covers(self, general: Query, special: Query) -> bool:
-        from xmlswitch.algebra import covers
+        from xmlswitch.query.algebra import covers
 
         return covers(general, special)
 
     def index(
         self, *, strict: bool = False, clock: Callable[[], float] | None = None, exact: bool = False
     ) -> ProfileIndex[Query]:
-        from xmlswitch.engine import XPathIndex
+        from xmlswitch.match.engine import XPathIndex
 
         return XPathIndex(strict=strict, clock=clock, exact=exact)
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from xmlswitch.errors import MalformedDocument, MalformedQuery, QueryError, QuerySyntaxError, Rule
-from xmlswitch.numerals import to_number, to_string
+from xmlswitch.query.numerals import to_number, to_string
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_RECORD_DEPTH = 32

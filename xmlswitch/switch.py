@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from xmlswitch.answers import bits_of
 from xmlswitch.errors import MalformedDocument
+from xmlswitch.index.answers import bits_of
 from xmlswitch.profile import XPATH, Profile
-from xmlswitch.query import Query
+from xmlswitch.query.query import Query
 from xmlswitch.stats import SwitchStats
 
 Q = TypeVar("Q")

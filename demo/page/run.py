@@ -58,7 +58,7 @@ def run_page(settings: DemoSettings, port: int) -> int:
                 raise DemoError(f"the page can't have port {port}: {error.strerror or error}") from None
             print(f"the mesh is running; open  http://127.0.0.1:{bound}/#{server.token}")
             # What a query of a later XPath needs is imported now, so that nothing stands still when somebody types one.
-            nursery.start_soon(_import, "xmlswitch.xpath2")
+            nursery.start_soon(_import, "xmlswitch.query.xpath2")
             print("Ctrl-C ends it, and every process of it", file=sys.stderr)
             sys.stdout.flush()
             await trio.sleep_forever()

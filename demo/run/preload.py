@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import demo.run.child  # noqa: F401  (what every peer runs)
-import xmlswitch.xpath2  # noqa: F401  (imported when first needed, and then a router would stand still for it)
+import xmlswitch.query.xpath2  # noqa: F401  (imported when first needed, and then a router would stand still for it)
 from demo.run.feed import warm_up
 from demo.run.lifeline import die_with_parent
 

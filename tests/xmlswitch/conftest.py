@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import xmlswitch.budget
+import xmlswitch.index.budget
 
 
 @pytest.fixture
 def without_budget(monkeypatch):
     """Queries may cost what they like: for tests that compare answers with libxml2's own, query by query."""
-    monkeypatch.setattr(xmlswitch.budget, "BUDGET_NS", 1 << 60)
+    monkeypatch.setattr(xmlswitch.index.budget, "BUDGET_NS", 1 << 60)

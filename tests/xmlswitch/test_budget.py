@@ -9,10 +9,10 @@ import pytest
 
 from tests.xmlswitch.generate import QueryMaker, document
 from xmlswitch import MalformedDocument, Query, Switch, parse_document
-from xmlswitch.bound import bound
-from xmlswitch.budget import METER_SECONDS, METER_SHARE, Meter, Purse, Work, budget
 from xmlswitch.errors import EvaluationCutOff
-from xmlswitch.facts import facts_of, size_class, size_of
+from xmlswitch.index.budget import METER_SECONDS, METER_SHARE, Meter, Purse, Work, budget
+from xmlswitch.match.bound import bound
+from xmlswitch.match.facts import facts_of, size_class, size_of
 
 LARGE = b"<r>" + b"<s x='1'><t>abc</t><u>2</u></s>" * 3000 + b"</r>"
 DEAR = [

@@ -86,7 +86,7 @@ def test_every_hostile_query_is_answered_or_refused(part):
 
 
 def test_a_refused_query_leaves_nothing_behind():
-    from xmlswitch.evaluate import _COMPILED
+    from xmlswitch.query.evaluate import _COMPILED
 
     for text, namespaces in CORPUS:
         soon(lambda text=text, namespaces=namespaces: Query.decode_untrusted(wire(text, namespaces)))

@@ -6,7 +6,7 @@ import random
 
 from xmlswitch import IndexLimits, Query, Switch
 from xmlswitch.caches import ByteCache
-from xmlswitch.engine import XPathIndex
+from xmlswitch.match.engine import XPathIndex
 
 
 def test_a_byte_cache_keeps_what_was_used_last():
@@ -77,7 +77,7 @@ def test_values_of_all_columns_together_are_bounded():
 
 
 def test_compiled_queries_are_bounded_in_bytes():
-    from xmlswitch.evaluate import _COMPILED
+    from xmlswitch.query.evaluate import _COMPILED
 
     for number in range(300):
         text = " or ".join(f"//a{number}[{n}]" for n in range(2, 300))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from xmlswitch import Query, Switch, parse_document
-from xmlswitch.atoms import transformed
-from xmlswitch.numerals import round_half_up, to_number, to_string
+from xmlswitch.query.atoms import transformed
+from xmlswitch.query.numerals import round_half_up, to_number, to_string
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from xmlswitch import MalformedDocument, Query, Switch, parse_document
-from xmlswitch.shapes import shape_of
+from xmlswitch.match.shapes import shape_of
 
 SAMPLE = '<?xml version="1.0"?>\n<a xmlns:p="urn:p"><b x="1" p:y=\'2\'>t1</b>\n <c><d>5</d>mixed<d>6</d></c><e/></a>\n'
 QUERIES = [

@@ -170,9 +170,9 @@ def test_hostile_packets_leave_the_switch_as_it_was():
 
 
 def test_many_names_do_not_grow_the_automaton_without_bound():
-    from xmlswitch.atoms import Linear
-    from xmlswitch.automaton import Automaton
-    from xmlswitch.paths import PathEntry
+    from xmlswitch.index.automaton import Automaton
+    from xmlswitch.index.paths import PathEntry
+    from xmlswitch.query.atoms import Linear
 
     automaton = Automaton(max_states=50)
     automaton.add(PathEntry(Linear(((True, "x"), (True, "*"), (True, "y"))), 1))

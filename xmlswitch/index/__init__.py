@@ -1,0 +1,1 @@
+"""Standing queries of many links, held so that a packet meets only those that it may match."""
