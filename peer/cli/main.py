@@ -109,8 +109,14 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
     _add_query(commands, fill=only in (None, "query"))
     _add_config(commands)
-    completion = commands.add_parser("completion", help="print a completion script for a shell")
+    completion = commands.add_parser(
+        "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
+    )
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    manual = commands.add_parser(
+        "man", help="print a manual page: `skymesh man | man -l -`", description="Print a manual page, in roff."
+    )
+    manual.add_argument("of", nargs="?", metavar="COMMAND", help="the page of one command, `query check` for example")
     return parser
 
 
@@ -152,7 +158,7 @@ def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one call; errors come out as exceptions that `run` explains."""
-    parser = build_parser(only=argv[0] if argv and argv[0] != "completion" else None)
+    parser = build_parser(only=argv[0] if argv and argv[0] not in ("completion", "man") else None)
     arguments = parser.parse_args(argv)
     if arguments.version:
         return _print_version()
@@ -167,6 +173,8 @@ def main(argv: Sequence[str]) -> int:
 
             sys.stdout.write(script(arguments.shell, parser))
             return ExitCode.OK
+        case "man":
+            return _print_manual(parser, arguments.of)
         case "query":
             from peer.cli.query import check
 
@@ -219,19 +227,32 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _print_manual(parser: argparse.ArgumentParser, command: str | None) -> int:
+    from peer.cli.manpage import names, page
+
+    if command is not None and command not in names(parser):
+        raise CliError(f"no such command: {command!r}; there are {', '.join(names(parser))}", ExitCode.USAGE)
+    sys.stdout.write(page(parser, _version(), command))
+    return ExitCode.OK
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("skymesh")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def _print_version() -> int:
     import platform
-    from importlib import metadata
 
     from dcp.wire import VERSION as DCP_VERSION
     from peer.mesh.messages import VERSION as MESH_VERSION
 
-    try:
-        version = metadata.version("skymesh")
-    except metadata.PackageNotFoundError:
-        version = "unknown"
     build = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    print(f"{PROGRAM} {version} (DCP {DCP_VERSION}, mesh {MESH_VERSION}; {build})")
+    print(f"{PROGRAM} {_version()} (DCP {DCP_VERSION}, mesh {MESH_VERSION}; {build})")
     return ExitCode.OK
 
 

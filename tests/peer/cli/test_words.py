@@ -102,6 +102,25 @@ def test_no_command_is_help_and_a_wrong_call(capfd):
     assert b"skymesh root --roots-key asdi --feed demo" in done.out
 
 
+def test_manual_pages_name_every_option(capfd):
+    overview = call_here(capfd, "man").out.decode()
+    assert overview.startswith('.TH "SKYMESH" "1"')
+    for command in COMMANDS:
+        manual = call_here(capfd, "man", command).out.decode()
+        for setting in settings_for(command):
+            assert setting.flag.replace("-", r"\-") in manual
+        assert f".B {command}\n" in overview
+    assert "no such command: 'flying'" in call_here(capfd, "man", "flying").err
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+def test_manual_pages_are_sound_roff(capfd):
+    for command in ((), ("join",), ("query check",)):
+        manual = call_here(capfd, "man", *command).out
+        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z"], input=manual, capture_output=True, check=True)
+        assert done.stderr == b""
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
