@@ -25,13 +25,6 @@ ROOMS = {
     "peer.mesh": {"peer.mesh"},
     "peer.packetlog": {"peer.packetlog"},
     "asdi.flights": {"asdi"},
-    "xmlswitch.query": {
-        "xmlswitch.query",
-        "xmlswitch.caches",
-        "xmlswitch.document",
-        "xmlswitch.errors",
-        "xmlswitch.limits",
-    },
 }
 # What only the command line may need: a program that embeds a peer loads none of it.
 ONLY_THE_COMMAND_LINE = "peer.cli"
