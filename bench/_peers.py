@@ -18,6 +18,7 @@ import dcp
 from dcp.events import Content
 from dcp.links.link import Address
 from dcp.udp import UdpSocket
+from dht.addresses import parse_endpoint
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.role import Role
@@ -215,8 +216,8 @@ async def _feed(
     at once everything from that number on that is overdue.
     """
     number = max(0, int((time.monotonic() - start_at) * rate)) if first is None else first
-    if number and peer.core.sender is not None:
-        peer.core.sender.publish_hole(number)
+    if number:
+        peer.publish_hole(number)
     while last is None or number < last:
         due = int((time.monotonic() - start_at) * rate)
         while number < due and (last is None or number < last):
@@ -249,7 +250,7 @@ class _Client:
         if question == "parents":
             return peer.parents
         if question == "parent addresses":
-            return [parent.address for parent in peer.core.mesh.parents.links.values()]
+            return [parse_endpoint(parent.address) for parent in peer.statistics().parents]
         if question == "arrivals":
             arrivals, self._arrivals = self._arrivals, self._arrivals[-1:]
             return arrivals, self._lost

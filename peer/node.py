@@ -35,7 +35,7 @@ from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
 from peer.mesh import events as meshevents
 from peer.mesh.messages import PeerId
-from peer.observe.statistics import Statistics, snapshot
+from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.options import HostPort, PeerOptions, default_listen, selection_policy
 from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
@@ -266,6 +266,12 @@ class Peer:
                 raise self.problem
             await self._turns.park()
 
+    async def wait_children_caught_up(self) -> None:
+        """Until every child has acknowledged all that this peer has."""
+        sender = self.core.sender
+        while sender is not None and any(link.acked < sender.log.head for link in sender.children.values()):
+            await self._turns.park()
+
     async def wait_turn(self) -> None:
         """Until the peer has dealt with some input: the moment to look again at whatever is waited for."""
         await self._turns.park()
@@ -279,6 +285,10 @@ class Peer:
             unreadable=self.unreadable,
             now=self.now(),
         )
+
+    def internals(self) -> Internals:
+        """What the machines inside count, for metrics."""
+        return internals(self.core, now=self.now())
 
     def now(self) -> float:
         """The time that this peer's machines live in."""

@@ -192,12 +192,11 @@ class _Child:
         plan = FeedPlan(**self._spec["feed"])
         now = time.monotonic()
         packets = await trio.to_thread.run_sync(plan.packets_after, now)
-        assert self._peer.core.sender is not None
         last: int | None = None
         while True:
             for packet in list(islice(packets, READ_AHEAD)):
                 if last is None:
-                    self._peer.core.sender.publish_hole(packet.an - 1)
+                    self._peer.publish_hole(packet.an - 1)
                 due = plan.due_at(packet.time)
                 if due > time.monotonic():
                     await trio.sleep(due - time.monotonic())

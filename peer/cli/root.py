@@ -21,6 +21,9 @@ from peer.feeds.state import default_folder
 from peer.node import Peer
 from peer.role import Role
 
+CATCH_UP_SECONDS = 10.0
+"""How long a root whose feed has ended waits for its children to have everything."""
+
 
 def root(settings: Settings) -> int:
     if settings["owner"] is not None and settings["grant"] is not None:
@@ -55,7 +58,8 @@ def root(settings: Settings) -> int:
             if not settings["exit_at_end"]:
                 note(f"the feed has ended after {feed.published} packets; serving its history (Ctrl-C ends)")
                 await trio.sleep_forever()
-            await _let_children_catch_up(feed.peer)
+            with trio.move_on_after(CATCH_UP_SECONDS):
+                await feed.peer.wait_children_caught_up()
             nursery.cancel_scope.cancel()
         return ExitCode.OK
 
@@ -69,15 +73,6 @@ def _introduce(peer: Peer, settings: Settings) -> None:
     reach = endpoint_text(("127.0.0.1" if host in ("0.0.0.0", "::") else host, port))
     note(f"root of {settings['roots_key']} on {reach}, owner {id_text(peer.owner)}")
     note(f"join it with: skymesh join --roots-key {settings['roots_key']} --bootstrap {shlex.quote(reach)}")
-
-
-async def _let_children_catch_up(peer: Peer) -> None:
-    """Before leaving for good: until every child has acknowledged the end, for a bounded time."""
-    sender = peer.core.sender
-    assert sender is not None
-    with trio.move_on_after(10.0):
-        while any(link.acked < sender.log.head for link in sender.children.values()):
-            await peer.wait_turn()
 
 
 def check_owner(settings: Settings) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dcp.guard import faults
 from peer.node import Peer
+from peer.observe.statistics import Internals, Statistics
 
 PREFIX = "skymesh_"
 JOIN_REFUSED = "refused_"
@@ -90,11 +91,12 @@ def render(peer: Peer) -> str:
 
 def samples(peer: Peer) -> Iterator[Sample]:
     """Every value there is now, by the name of its family."""
-    yield from _own(peer)
-    yield from _limits(peer)
-    yield from _links(peer)
-    yield from _queues(peer)
-    yield from _mesh(peer)
+    now, inside = peer.statistics(), peer.internals()
+    yield from _own(now, inside, peer.identity.fingerprint)
+    yield from _limits(inside)
+    yield from _links(now)
+    yield from _queues(now, inside)
+    yield from _mesh(inside)
     yield from _directory(peer)
     from dht.faults import counts as dht_faults
 
@@ -104,15 +106,14 @@ def samples(peer: Peer) -> Iterator[Sample]:
     yield "memory_bytes", {}, _resident_bytes()
 
 
-def _own(peer: Peer) -> Iterator[Sample]:
-    now = peer.statistics()
-    sent = peer.core.sender.statistics(peer.now()) if peer.core.sender is not None else None
-    yield "info", {"role": now.role, "peer": peer.identity.fingerprint, "state": now.state}, 1
+def _own(now: Statistics, inside: Internals, fingerprint: str) -> Iterator[Sample]:
+    sent = inside.sender
+    yield "info", {"role": now.role, "peer": fingerprint, "state": now.state}, 1
     yield "level", {}, now.level
     yield "parents_wanted", {}, now.parents_wanted
     yield "parents_sound", {}, now.parents_sound
     yield "children", {}, len(now.children)
-    yield "capacity", {}, peer.core.mesh.config.capacity
+    yield "capacity", {}, inside.capacity
     if now.position is not None:
         yield "position", {}, now.position
     yield "packets_total", {}, now.packets
@@ -121,7 +122,7 @@ def _own(peer: Peer) -> Iterator[Sample]:
     yield "gaps_total", {}, now.gaps
     yield "nacks_total", {"direction": "sent"}, now.nacks
     yield "recovered_total", {}, now.recovered
-    yield "unreadable_total", {}, now.unreadable + peer.core.policy.unreadable
+    yield "unreadable_total", {}, now.unreadable + inside.unreadable
     if sent is not None:
         yield "nacks_total", {"direction": "received"}, sent.nacks
         yield "sent_packets_total", {}, sent.packets
@@ -131,21 +132,17 @@ def _own(peer: Peer) -> Iterator[Sample]:
         yield "log_evicted_total", {}, sent.evicted
 
 
-def _limits(peer: Peer) -> Iterator[Sample]:
+def _limits(inside: Internals) -> Iterator[Sample]:
     """What others claimed or asked for beyond what one peer may; docs/security.md says what each means."""
-    now = peer.now()
-    if peer.core.receiver is not None:
-        got = peer.core.receiver.statistics(now)
+    if (got := inside.receiver) is not None:
         for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent"):
             yield "limits_reached_total", {"limit": name}, getattr(got, name)
-    if peer.core.sender is not None:
-        sent = peer.core.sender.statistics(now)
+    if (sent := inside.sender) is not None:
         for name in ("repairs_refused", "query_changes_refused", "openings_dropped", "unrouted"):
             yield "limits_reached_total", {"limit": name}, getattr(sent, name)
 
 
-def _links(peer: Peer) -> Iterator[Sample]:
-    now = peer.statistics()
+def _links(now: Statistics) -> Iterator[Sample]:
     for parent in now.parents:
         label = {"parent": parent.address}
         if parent.round_trip is not None:
@@ -159,16 +156,14 @@ def _links(peer: Peer) -> Iterator[Sample]:
         yield "child_lag_max_packets", {}, max((child.lag for child in now.children), default=0)
 
 
-def _queues(peer: Peer) -> Iterator[Sample]:
-    now = peer.statistics()
+def _queues(now: Statistics, inside: Internals) -> Iterator[Sample]:
     yield "queue_depth", {"queue": "ready"}, now.waiting
     yield "queue_depth", {"queue": "buffered"}, now.buffered
-    if peer.core.sender is not None:
-        yield "queue_depth", {"queue": "log"}, len(peer.core.sender.log)
-    policy = peer.core.policy
-    yield "switched_packets_total", {}, policy.routed
-    yield "switch_seconds_total", {}, policy.route_seconds
-    switch = policy.switch.stats()
+    if inside.sender is not None:
+        yield "queue_depth", {"queue": "log"}, inside.sender.log_packets
+    yield "switched_packets_total", {}, inside.routed
+    yield "switch_seconds_total", {}, inside.route_seconds
+    switch = inside.switch
     yield "switch_queries", {}, switch.queries
     yield "cut_off_total", {}, switch.cut_off
     for child in now.children:
@@ -178,13 +173,13 @@ def _queues(peer: Peer) -> Iterator[Sample]:
         yield "faults_total", {"kind": "switch"}, switch.failures
 
 
-def _mesh(peer: Peer) -> Iterator[Sample]:
-    for name, count in sorted(peer.core.mesh.counters.items()):
+def _mesh(inside: Internals) -> Iterator[Sample]:
+    for name, count in sorted(inside.mesh.items()):
         if name.startswith(JOIN_REFUSED):
             yield "joins_refused_total", {"reason": name.removeprefix(JOIN_REFUSED)}, count
         else:
             yield "mesh_events_total", {"event": name}, count
-    hub = peer.core.hub.statistics()
+    hub = inside.hub
     yield "datagrams_total", {"direction": "in"}, hub.datagrams_in
     yield "datagrams_total", {"direction": "out"}, hub.datagrams_out
     yield "datagram_bytes_total", {"direction": "in"}, hub.bytes_in

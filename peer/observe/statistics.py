@@ -9,8 +9,11 @@ from dht.addresses import endpoint_text
 from peer.role import Role
 
 if TYPE_CHECKING:
-    from dcp.stats import UplinkStatistics
+    from collections.abc import Mapping
+
+    from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics, UplinkStatistics
     from peer.core import PeerCore
+    from xmlswitch import SwitchStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,39 @@ class Statistics:
     def is_resilient(self) -> bool:
         """As many sound parents as were wanted."""
         return self.parents_sound >= self.parents_wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Internals:
+    """What the machines inside a peer count, for metrics and for a look under the hood. May change with any version."""
+
+    receiver: ReceiverStatistics | None
+    sender: SenderStatistics | None
+    hub: HubStatistics
+    switch: SwitchStats
+    mesh: Mapping[str, int]
+    """Counters of the mesh machine, by name."""
+    capacity: int
+    routed: int
+    """Packets that were matched against the children's queries..."""
+    route_seconds: float
+    """...and the time this took."""
+    unreadable: int
+    """Packets whose envelope the switch could not open."""
+
+
+def internals(core: PeerCore, *, now: float) -> Internals:
+    return Internals(
+        receiver=core.receiver.statistics(now) if core.receiver is not None else None,
+        sender=core.sender.statistics(now) if core.sender is not None else None,
+        hub=core.hub.statistics(),
+        switch=core.policy.switch.stats(),
+        mesh=dict(core.mesh.counters),
+        capacity=core.mesh.config.capacity,
+        routed=core.policy.routed,
+        route_seconds=core.policy.route_seconds,
+        unreadable=core.policy.unreadable,
+    )
 
 
 def snapshot(

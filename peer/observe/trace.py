@@ -21,6 +21,7 @@ from dcp.events import Content
 from peer.feeds.stamp import stamp_of
 from peer.mesh import events as meshevents
 from peer.node import Peer
+from peer.role import Role
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,8 @@ class Trace:
 
     def look(self, now: float) -> None:
         """Stalls and repairs since the last look. `now` is on any clock that only goes forward."""
-        receiver = self._peer.core.receiver
-        if receiver is not None:
-            got = receiver.statistics(now)
+        if self._peer.options.role is not Role.ROOT:
+            got = self._peer.statistics()
             # Something later is here already, or nobody is there to bring anything: a packet is due.
             is_due = got.position is not None and (got.buffered > 0 or self._peer.parents == 0)
             if got.position != self._position or not is_due:
@@ -107,10 +107,7 @@ class Trace:
 
     def _count(self) -> None:
         """Duplicates and NACKs are many: told as numbers since the last time."""
-        receiver = self._peer.core.receiver
-        if receiver is None:
-            return
-        got = receiver.statistics(trio.current_time())
+        got = self._peer.statistics()
         duplicates, nacks = got.duplicates - self._duplicates, got.nacks - self._nacks
         if duplicates > 0:
             self._add(time.time(), "duplicate", count=duplicates)
