@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from peer.errors import FeedError
-from peer.feeds.sequencer import Mark
+from peer.feeds.mark import Mark
 from peer.feeds.state import MarkFile
 from peer.options import PeerOptions
 from peer.role import Role

@@ -14,12 +14,12 @@ packet: a hole, never a guess. docs/feeds.md has the reasoning.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass
 from datetime import date
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from asdi import AsdiError, Calendar, Unwrapper, parse, to_xml
+from peer.feeds.mark import Mark
 
 FINGERPRINT_BYTES: Final = 16
 DEFAULT_RUN: Final = 8
@@ -38,20 +38,6 @@ class Numbered(NamedTuple):
     contiguous: bool = True
     time: float | None = None
     """Unix time that the feed itself gives the packet, for replay at its own speed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a root stands: what it writes down, and starts from after a restart. ANs up to `an` are never given again.
-
-    `time` and `settled` are the ASDI unwrapper's, None for feeds that have none.
-    """
-
-    an: int
-    time: int | None = None
-    settled: bool | None = None
-    exact: bool = False
-    """Whether `an` is the last one given, not one that was reserved ahead."""
 
 
 class PositionSequencer:

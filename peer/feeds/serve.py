@@ -23,7 +23,8 @@ from dht import DirectoryUnavailable, Identity, PeerId, id_text
 from peer.directory import grant_of
 from peer.errors import FeedError, NotSynchronised
 from peer.feeds.framing import MAX_DOCUMENT_BYTES, Splitter, make_splitter
-from peer.feeds.sequencer import AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
+from peer.feeds.mark import Mark
+from peer.feeds.sequencer import AsdiSequencer, ContentSequencer, Numbered, PositionSequencer
 from peer.feeds.sources import CHANNEL_CHUNKS
 from peer.feeds.stamp import strip_stamp
 from peer.feeds.state import MarkFile

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from peer.errors import FeedError
-from peer.feeds.sequencer import Mark
+from peer.feeds.mark import Mark
 
 _FORMAT = "skymesh root mark v1"
 _MAX_FILE_BYTES = 4_096

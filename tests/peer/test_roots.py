@@ -12,8 +12,8 @@ import trio
 import peer
 from dht import Identity, Pins
 from peer import blocking
+from peer.feeds.mark import Mark
 from peer.feeds.numbers import REFILL, RESERVE, Numbers
-from peer.feeds.sequencer import Mark
 from peer.feeds.state import MAX_ROOTS_PER_FOLDER, MarkFile, default_folder
 
 PATIENCE = 60.0

@@ -17,9 +17,10 @@ from dht import Identity
 from peer.errors import FeedError, NotSynchronised, WrongOwner
 from peer.feeds.demo import ANCHOR, DemoFeed
 from peer.feeds.framing import MAX_DOCUMENT_BYTES
+from peer.feeds.mark import Mark
 from peer.feeds.plan import FeedOptions, Plan, plan_feed
 from peer.feeds.replay import log_packets
-from peer.feeds.sequencer import AsdiSequencer, Mark, Numbered
+from peer.feeds.sequencer import AsdiSequencer, Numbered
 from peer.feeds.serve import RESERVE, RootFeed
 from peer.feeds.sources import DescriptorSource, FileSource, TcpListenSource, TcpSource
 from peer.feeds.stamp import STAMP_BYTES, stamp, stamp_of, strip_stamp

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asdi.flights import Feed
-from peer.feeds.sequencer import Aligner, AsdiSequencer, ContentSequencer, Mark, Numbered, PositionSequencer
+from peer.feeds.mark import Mark
+from peer.feeds.sequencer import Aligner, AsdiSequencer, ContentSequencer, Numbered, PositionSequencer
 
 MOMENT = 1_794_798_734  # in November 2026
 DAY = date(2026, 11, 16)
