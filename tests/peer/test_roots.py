@@ -271,11 +271,23 @@ async def test_a_second_and_a_cancelled_leave_are_harmless():
     ):
         with trio.fail_after(PATIENCE):
             await joined.wait_parents(1)
-            for leaving in (joined, root):
+            for leaving in (root, joined):  # a root with a child takes its time, so the second call comes meanwhile
                 with trio.move_on_after(0):
                     await leaving.leave()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(leaving.leave)
+                    nursery.start_soon(leaving.leave)
                 await leaving.leave()
-                await leaving.leave()
+
+
+async def test_what_is_sent_or_asked_for_after_leaving_is_an_error():
+    async with (
+        peer.root("feed", **LOCAL) as root,
+        peer.join("feed", bootstrap=[root.address], parents=1, **LOCAL) as joined,
+    ):
+        with trio.fail_after(PATIENCE):
+            await joined.leave()
+            await root.leave()
         with pytest.raises(peer.PeerClosed):
             await root.send(b"<a/>")
         with pytest.raises(peer.PeerClosed):

@@ -97,27 +97,6 @@ def test_disjoin_of_none_and_of_everything():
     assert disjoin([Query.parse("/a"), Query.parse("ends-with(/a, 'x')")]).matches_everything
 
 
-def _large(seed: int) -> Query:
-    """2,390 characters of what is worst for the algebra: alternatives of alternatives on paths that nearly agree."""
-    rng = random.Random(seed)
-    parts: list[str] = []
-    while sum(map(len, parts)) + 4 * len(parts) < 1900:
-        paths = [f"//{rng.choice('abcd')}//{rng.choice('abcd')}//*[@x{rng.randint(0, 9)} = {rng.randint(0, 99)}]"]
-        parts.append("(" + " or ".join(paths * 2 + [f"//{rng.choice('abcd')}//*//{rng.choice('abcd')}"]) + ")")
-    return Query.parse(" and ".join(parts[:8]) + " or " + " or ".join(parts))
-
-
-def test_eight_large_queries_are_disjoined_within_the_fuel():
-    """16.4 s on d256d84."""
-    queries = [_large(seed) for seed in range(8)]
-    began = time.process_time()
-    whole = disjoin(queries)
-    assert time.process_time() - began < 1, "tens of milliseconds, on a slow machine too"
-    for seed in range(20):
-        root = parse_document(document(random.Random(seed)))
-        assert whole.holds(root) or not any(query.holds(root) for query in queries)
-
-
 def test_a_union_of_199_children_is_made_within_the_fuel():
     """2 s on d256d84."""
     began = time.process_time()

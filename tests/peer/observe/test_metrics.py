@@ -127,6 +127,34 @@ async def test_every_family_is_there_and_moves():
     assert after["root"]["switch_queries"].total > 0
 
 
+async def test_a_child_whose_query_takes_too_long_is_named():
+    """Its packets pass unmatched; who runs the parent must see for which child, and how often."""
+    large = b"<p>" + b"".join(b"<x><y>%d</y></x>" % number for number in range(400)) + b"</p>"
+    with trio.fail_after(PATIENCE):
+        async with (
+            open_peer(PeerOptions(stream="m", role=Role.ROOT, beacon=False)) as root,
+            trio.open_nursery() as nursery,
+        ):
+            address = await nursery.start(serve_metrics, root, ("127.0.0.1", 0))
+            reach = {"stream": "m", "role": Role.LEAF, "beacon": False, "parents": 1, "bootstrap": [root.address]}
+            async with (
+                open_peer(PeerOptions(**reach, query="//*[. = //*] and //y[. > 398]")) as slow,
+                open_peer(PeerOptions(**reach, query="/p/x/y > 398")) as quick,
+            ):
+                for leaf in (slow, quick):
+                    await leaf.wait_parents(1)
+                for _ in range(3):
+                    await root.send(large)
+                children = {child.peer: child for child in root.statistics().children}
+                named = children[slow.identity.fingerprint]
+                assert (named.cut_off, children[quick.identity.fingerprint].cut_off) == (3, 0)
+                families = await scrape(address)
+                assert families["cut_off_total"].total == 3
+                assert families["child_cut_off_total"].of(child=named.address) == 3
+                assert families["child_cut_off_total"].total == 3
+            nursery.cancel_scope.cancel()
+
+
 async def test_strangers_and_crowds_at_the_page_harm_nobody():
     with trio.fail_after(PATIENCE):
         async with (
