@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xmlswitch.index.blocks import PathKey
 from xmlswitch.index.buckets import Bucket
+from xmlswitch.index.conjunctions import PathKey
 from xmlswitch.index.ladders import rank
 from xmlswitch.index.looks import Look, look_of
 from xmlswitch.query.atoms import Column, Test, absent_value, transformed

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.index.answers import bits_of, mask_of
 from xmlswitch.index.automaton import Automaton
-from xmlswitch.index.blocks import Block, Bound, Entry, Job, Needs, left, run
 from xmlswitch.index.budget import FEW_LOOKS, LOOK_WORK, NODE_WORK
 from xmlswitch.index.columns import ColumnEntry
+from xmlswitch.index.conjunctions import Block, Bound, Entry, Job, Needs, left, run
 from xmlswitch.index.looks import Look, look_of
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import PathEntry

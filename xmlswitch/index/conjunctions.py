@@ -272,8 +272,8 @@ class Block:
                 job[6].append((column, table))
             elif (ladder := table.flat_ladder) is not None:
                 job[3].append((column, *ladder))
-            elif (hits := table.flat_hits) is not None:
-                job[4].append((column, *hits))
+            elif (equal := table.flat_tests) is not None:
+                job[4].append((column, *equal))
             else:
                 job[5].append((column, table.kept, table))
         return job, slots ^ valued
@@ -359,12 +359,12 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     """Decide slots that the structure allows. Written flat: this is where a packet's time goes."""
     unmatched = answer.left
     is_short = answer.is_short
-    for block, slots, reach, ladders, hits, remembered, others in jobs:
+    for block, slots, reach, ladders, equalities, remembered, others in jobs:
         if not reach & unmatched:
             continue
         for column, keys, rows in ladders:  # as in `left`
             slots &= rows[bisect_right(keys, values[column][3])]
-        for column, length, held, rest in hits:
+        for column, length, held, rest in equalities:
             slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
         for column, kept, table in remembered:
             look = values[column]
@@ -396,10 +396,10 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
 
 def left(job: Job, values: Values) -> int:
     """The slots of a job that no value rules out."""
-    _, slots, _, ladders, hits, remembered, others = job
+    _, slots, _, ladders, equalities, remembered, others = job
     for column, keys, rows in ladders:
         slots &= rows[bisect_right(keys, values[column][3])]
-    for column, length, held, rest in hits:
+    for column, length, held, rest in equalities:
         slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
     for column, _, table in remembered:
         slots &= table.keep(values[column])
