@@ -68,7 +68,8 @@ class Index:
     def add(self, query: IndexedQuery, link: int) -> None:
         terms = self._framed.get(query)
         if terms is None and self._meets_plural_paths(query) and query.twigs:
-            terms = self._framed[query] = []
+            self._to_frames(query)  # with those links that hold it already
+            terms = self._framed.setdefault(query, [])
         for conjunction in query.plan.conjunctions:
             if terms is not None and (conjunction.unique or conjunction.verify):
                 continue
