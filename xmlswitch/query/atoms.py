@@ -143,8 +143,8 @@ _SPACES = re.compile(r"[ \t\r\n]+")
 
 
 def _substring(value: str, args: list[str | float]) -> str:
-    start = round_half_up(float(args[0]))
-    end = start + round_half_up(float(args[1])) if len(args) > 1 else float("inf")
+    start, *length = (round_half_up(to_number(arg) if isinstance(arg, str) else arg) for arg in args)
+    end = start + length[0] if length else float("inf")
     if start != start or end != end:
         return ""
     first = max(start, 1.0)
