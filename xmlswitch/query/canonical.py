@@ -149,7 +149,8 @@ class _Normaliser:
             if expr.op == "div" and left == Number(1.0) and isinstance(right, Number) and _is_plus_zero(right.value):
                 return Number(math.inf)  # as infinity is written
             return Binary(expr.op, left, right)
-        union = joined("|", [self.value(part, at_root) for part in flattened(expr, "|")], self.text)
+        parts = [part for side in flattened(expr, "|") for part in flattened(self.value(side, at_root), "|")]
+        union = joined("|", parts, self.text)
         return cast("Expr", union)
 
     def comparison(self, expr: Binary, at_root: bool) -> Expr:
