@@ -28,7 +28,7 @@ from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
 from xmlswitch.query.algebra import Fuel, covers, disjoin
 from xmlswitch.query.explain import Explanation, explain
 from xmlswitch.query.query import Query
-from xmlswitch.records import RECORD, RecordProfile, RecordQuery
+from xmlswitch.record_profile import RECORD, RecordProfile, RecordQuery
 from xmlswitch.stats import SwitchStats
 from xmlswitch.switch import Switch
 

@@ -37,7 +37,7 @@ class IndexLimits:
 
     max_states: int = 50_000  # of the lazy automaton; at the limit it is dropped and built again
     max_transition_bytes: int = 4 << 20  # of one automaton; at the limit it is dropped, too. Packets choose the names
-    max_spots: int = 20_000  # places in documents that walks remember
+    max_waypoints: int = 20_000  # places in documents that walks remember
     max_looks: int = 200_000  # texts whose meaning is remembered, of all columns together
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed

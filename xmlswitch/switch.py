@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.index.answers import bits_of
 from xmlswitch.profile import XPATH, Profile
-from xmlswitch.query.query import Query
 from xmlswitch.stats import SwitchStats
 
 Q = TypeVar("Q")
@@ -93,12 +92,6 @@ class Switch(Generic[Q]):
         while self._slots and self._slots[-1] is None:
             self._slots.pop()
 
-    def slot_of(self, link: Hashable) -> int:
-        return self._held(link).slot
-
-    def queries_of(self, link: Hashable) -> tuple[Q, ...]:
-        return tuple(self._held(link).queries)
-
     @property
     def links(self) -> tuple[Hashable, ...]:
         return tuple(self._links)
@@ -169,11 +162,6 @@ class Switch(Generic[Q]):
         slots = self._slots
         return frozenset([held.name for bit in bits_of(self.match_mask(packet)) if (held := slots[bit]) is not None])
 
-    @property
-    def looks_inside(self) -> bool:
-        """Whether a packet must be read at all: some link is choosy."""
-        return self._narrow != 0
-
     def cut_off(self, link: Hashable) -> int:
         """How often a packet passed to the link because one of its queries would have cost too much to evaluate."""
         return self._index.cut_offs[self._held(link).slot]
@@ -195,6 +183,3 @@ class Switch(Generic[Q]):
         if held is None:
             raise KeyError(f"no link {link!r}")
         return held
-
-
-XPathSwitch = Switch[Query]

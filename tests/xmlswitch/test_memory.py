@@ -43,7 +43,7 @@ def test_accept_sets_do_not_leak_with_query_churn():
 
 
 def test_20000_names_do_not_make_40000_transitions():
-    index = XPathIndex(limits=IndexLimits(max_transition_bytes=200_000, max_spots=1000))
+    index = XPathIndex(limits=IndexLimits(max_transition_bytes=200_000, max_waypoints=1000))
     index.add(Query.parse("/r/a or //b[c][d] or //e"), 0)
     rng = random.Random(1)
     for packet in range(40):
@@ -52,13 +52,13 @@ def test_20000_names_do_not_make_40000_transitions():
         assert index.match(document, 1) == 0
         automaton = index._index.automaton
         assert automaton.transition_bytes <= 200_000 + 1000
-        assert index._index.spots._number <= 1000 + 1002, packet
+        assert index._index.waypoints._number <= 1000 + 1002, packet
     assert index.match(b"<r><b><c/><d/></b></r>", 1) == 1
     assert index.match(b"<r><x><e/></x></r>", 1) == 1
 
 
 def test_one_packet_with_more_names_than_are_remembered_is_matched():
-    index = XPathIndex(limits=IndexLimits(max_transition_bytes=10_000, max_spots=50))
+    index = XPathIndex(limits=IndexLimits(max_transition_bytes=10_000, max_waypoints=50))
     index.add(Query.parse("//n777[x = 1]"), 0)
     index.add(Query.parse("//n777[x = 2]"), 1)
     document = b"<r>" + b"".join(b"<n%d><x>1</x></n%d>" % (n, n) for n in range(1000)) + b"</r>"

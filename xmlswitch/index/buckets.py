@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xmlswitch.index.blocks import Block, Bound, ColumnKey, Entry, Needs, Values
+from xmlswitch.index.conjunctions import Block, Bound, ColumnKey, Entry, Needs, Values
 
 _FEW = 2  # more cost a packet less in a block
 _Check = tuple[ColumnKey, Callable[[str], bool], bool]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from xmlswitch.index.blocks import PathKey
 from xmlswitch.index.buckets import Bucket
+from xmlswitch.index.conjunctions import PathKey
 from xmlswitch.index.ladders import rank
 from xmlswitch.index.looks import Look, look_of
 from xmlswitch.query.atoms import Column, Test, absent_value, transformed
@@ -57,8 +57,7 @@ class ColumnEntry:
         self.first = column.first
         self.chain = column.chain
         self.is_count = column.chain[:1] == (("count",),)
-        # A column of nodes at which conditions hold has the term of these conditions instead of functions.
-        self.fact: Any = column.chain[0][1] if column.chain[:1] and column.chain[0][0] == "holds" else None
+        self.fact = column.fact
         self.refs = 0
         self.looks: dict[str, Look] = {}  # by the text, before the column's functions
         self._max_looks = max_looks

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from xmlswitch.index.answers import bits_of, mask_of
 from xmlswitch.index.automaton import Automaton
-from xmlswitch.index.blocks import Block, Bound, Entry, Job, Needs, left, run
 from xmlswitch.index.budget import FEW_LOOKS, LOOK_WORK, NODE_WORK
 from xmlswitch.index.columns import ColumnEntry
+from xmlswitch.index.conjunctions import Block, Bound, Entry, Job, Needs, left, run
 from xmlswitch.index.looks import Look, look_of
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import PathEntry
@@ -333,7 +333,7 @@ class Frames:
         values = _Values(program.nodes, frame, facts, texts, self.work)
         for job in program.fact_jobs:
             for slot in bits_of(left(job, values)):
-                term = job[0].entries[slot]  # type: ignore[assignment]
+                term = job.block.entries[slot]  # type: ignore[assignment]
                 facts.setdefault(term, set()).add(place)
         run(program.jobs, values, answer)
 
@@ -394,5 +394,5 @@ def _read(
 
 
 def _fact_column(path: Linear, term: Term) -> Column:
-    """The column of nodes at which a term holds. The term itself is its one link: equal to no other."""
-    return Column(path, False, (("holds", term),))  # type: ignore[arg-type]
+    """The column of nodes at which a term holds."""
+    return Column(path, False, fact=term)

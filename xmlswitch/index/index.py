@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xmlswitch.index.answers import mask_of
 from xmlswitch.index.automaton import Automaton
-from xmlswitch.index.blocks import Bound, Entry, EntryKey, Home, Needs
 from xmlswitch.index.buckets import Bucket
 from xmlswitch.index.budget import Work
 from xmlswitch.index.columns import ANCHORS, ColumnEntry
+from xmlswitch.index.conjunctions import Bound, Entry, EntryKey, Home, Needs
 from xmlswitch.index.frames import Frames, Term
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import Journal, PathEntry
-from xmlswitch.index.spots import Spots
+from xmlswitch.index.waypoints import Waypoints
 from xmlswitch.query.atoms import Column, Conjunction, Test
 from xmlswitch.query.twigs import columns_of
 
@@ -55,7 +55,7 @@ class Index:
         self.shelves = 0  # changes when path's buckets hold other blocks, or other columns have anchors
         self.entries: dict[EntryKey, Entry] = {}
         self.frames = Frames(limits, self._walks_changed, self.work)
-        self.spots = Spots(self, self.frames)
+        self.waypoints = Waypoints(self, self.frames)
         self.always = Bucket(self._shelves_changed)  # of conjunctions that require no path
         self._paths = PathTable(self.automaton, self._paths_changed)
         self._interned: dict[Needs, Needs] = {}
@@ -68,7 +68,8 @@ class Index:
     def add(self, query: IndexedQuery, link: int) -> None:
         terms = self._framed.get(query)
         if terms is None and self._meets_plural_paths(query) and query.twigs:
-            terms = self._framed[query] = []
+            self._to_frames(query)  # with those links that hold it already
+            terms = self._framed.setdefault(query, [])
         for conjunction in query.plan.conjunctions:
             if terms is not None and (conjunction.unique or conjunction.verify):
                 continue

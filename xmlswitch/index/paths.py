@@ -8,8 +8,8 @@ from xmlswitch.index.answers import mask_of
 from xmlswitch.index.buckets import Bucket
 
 if TYPE_CHECKING:
-    from xmlswitch.index.blocks import Entry
     from xmlswitch.index.columns import ColumnEntry
+    from xmlswitch.index.conjunctions import Entry
     from xmlswitch.index.indexed import IndexedQuery
     from xmlswitch.query.atoms import Column, Linear
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from xmlswitch.index.hits import Hits
 from xmlswitch.index.ladders import LARGEST, Ladder
+from xmlswitch.index.value_tests import ValueTests
 from xmlswitch.query.atoms import Test
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 class Table:
     """Call `settle` after `add` and before anything is asked. `kept` is what `keep` remembers."""
 
-    __slots__ = ("_full", "_hits", "_ladder", "_positive", "kept", "slots")
+    __slots__ = ("_full", "_ladder", "_positive", "_value_tests", "kept", "slots")
 
     def __init__(self) -> None:
         self.slots = 0  # with a test
@@ -32,7 +32,7 @@ class Table:
         self._full = 0
         self._positive = 0  # slots with a test that some node must pass
         self._ladder: Ladder | None = None
-        self._hits: tuple[Hits, ...] = ()
+        self._value_tests: tuple[ValueTests, ...] = ()
 
     def add(self, slot: int, test: Test, positive: bool) -> None:
         self.kept.clear()
@@ -45,13 +45,13 @@ class Table:
             return
         negation = test.op in ("!=", "n!=")
         unless = positive != negation
-        for hits in self._hits:
-            if hits.unless == unless and hits.every == negation and not hits.all >> slot & 1:
+        for tests in self._value_tests:
+            if tests.unless == unless and tests.every == negation and not tests.all >> slot & 1:
                 break
         else:
-            hits = Hits(unless, negation)
-            self._hits += (hits,)
-        hits.add(slot, test)
+            tests = ValueTests(unless, negation)
+            self._value_tests += (tests,)
+        tests.add(slot, test)
 
     def settle(self, full: int) -> None:
         """`full`: all slots that the block has room for."""
@@ -64,15 +64,15 @@ class Table:
     @property
     def flat_ladder(self) -> tuple[list[float], list[int]] | None:
         """The thresholds and their rows, when there are no other tests."""
-        return None if self._ladder is None or self._hits else (self._ladder.keys, self._ladder.rows)
+        return None if self._ladder is None or self._value_tests else (self._ladder.keys, self._ladder.rows)
 
     @property
-    def flat_hits(self) -> tuple[int | None, dict[str, int], int] | None:
+    def flat_tests(self) -> tuple[int | None, dict[str, int], int] | None:
         """How many characters of a value to look up, where, and the slots that stay anyway, when it is that simple."""
-        if self._ladder is not None or len(self._hits) != 1 or not self._hits[0].unless:
+        if self._ladder is not None or len(self._value_tests) != 1 or not self._value_tests[0].unless:
             return None
-        kind = self._hits[0].one_kind
-        return None if kind is None else (*kind, self._full ^ self._hits[0].all)
+        kind = self._value_tests[0].one_kind
+        return None if kind is None else (*kind, self._full ^ self._value_tests[0].all)
 
     def keep(self, look: Look | list[Look]) -> int:
         """The slots that one node's value, or several nodes', let stay."""
@@ -84,8 +84,8 @@ class Table:
             kept, ladder = self._full, self._ladder
             if ladder is not None:
                 kept = ladder.rows[bisect_right(ladder.keys, look[3])]
-            for hits in self._hits:
-                kept &= hits.kept(look, self._full)
+            for tests in self._value_tests:
+                kept &= tests.kept(look, self._full)
             if len(value) <= _MAX_CHARS:
                 if len(self.kept) >= _MAX_KEPT:
                     self.kept.clear()
@@ -99,7 +99,7 @@ class Table:
         violated = 0
         if self._ladder is not None:
             violated |= self._ladder.many([look[1] for look in looks], negative)
-        for hits in self._hits:
-            if negative or hits.unless != hits.every:  # `=` and the like, and `!=`, each by its own sign
-                violated |= hits.many(looks)
+        for tests in self._value_tests:
+            if negative or tests.unless != tests.every:  # `=` and the like, and `!=`, each by its own sign
+                violated |= tests.many(looks)
         return violated

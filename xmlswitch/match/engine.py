@@ -111,7 +111,7 @@ class XPathIndex:
             findings = walk(root, index, answer)
             if answer.done:
                 return
-            for accept in findings.hits:
+            for accept in findings.ends:
                 answer.mask(accept.links(index.journal))
             structure = Structure(findings)
             texts_of = DocumentTexts(index.work)

@@ -14,7 +14,7 @@ from xmlswitch.match.facts import Facts, facts_of, size_of
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.blocks import Entry
+    from xmlswitch.index.conjunctions import Entry
     from xmlswitch.index.indexed import IndexedQuery
 
 _MAX_KNOWN = 1024  # bounds that are remembered for a markup

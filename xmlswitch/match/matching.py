@@ -6,15 +6,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xmlswitch.index.answers import bits_of, mask_of
-from xmlswitch.index.blocks import Block, Job, Values, run
 from xmlswitch.index.budget import FEW_LOOKS, LOOK_WORK, NODE_WORK, Work
+from xmlswitch.index.conjunctions import Block, Job, Values, run
 from xmlswitch.query.evaluate import string_value
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.blocks import Entry, Needs
     from xmlswitch.index.buckets import Bucket, Single
     from xmlswitch.index.columns import ColumnEntry
+    from xmlswitch.index.conjunctions import Entry, Needs
     from xmlswitch.index.index import Index
     from xmlswitch.index.looks import Look
     from xmlswitch.index.paths import PathEntry
@@ -39,7 +39,7 @@ class Structure:
         self.plural: set[PathEntry] = set()
         self.present: set[PathEntry] = set()
         self.parts: tuple[dict[Bucket, Part], dict[Bucket, Part]] = {}, {}
-        for accept, number in findings.hits.items():
+        for accept, number in findings.ends.items():
             watched = accept.watched
             if watched:
                 if number > 1:

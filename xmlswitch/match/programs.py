@@ -13,9 +13,9 @@ from xmlswitch.match.matching import Part, Structure, decide, undecided
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.blocks import Entry, Values
     from xmlswitch.index.buckets import Bucket, Single
     from xmlswitch.index.columns import ColumnEntry
+    from xmlswitch.index.conjunctions import Entry, Values
     from xmlswitch.index.index import Index
     from xmlswitch.index.looks import Look
     from xmlswitch.index.paths import Accept, PathEntry

@@ -73,7 +73,7 @@ class Shape:
         }
         structure = Structure(findings, lasts=True)
         structure = index.shared(structure.key, structure)
-        program = self.program = Program(structure, tuple(findings.hits), templates, findings.framed)
+        program = self.program = Program(structure, tuple(findings.ends), templates, findings.framed)
         self.version = index.version
         return program
 

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from xmlswitch.index.budget import MARK_WORK
-from xmlswitch.index.spots import MAIN
+from xmlswitch.index.waypoints import MAIN
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
     from xmlswitch.index.frames import Facts, Frame
     from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept, PathEntry
-    from xmlswitch.index.spots import Spot
+    from xmlswitch.index.waypoints import Waypoint
 
 
 _CHARGED_MARKS = 256  # that are charged together: a walk goes from element to element quickly
 
 
 class Findings:
-    """`hits`: how many nodes ended where. `framed`: some nodes are in the scope of conditions."""
+    """`ends`: how many nodes ended where. `framed`: some nodes are in the scope of conditions."""
 
-    __slots__ = ("framed", "hits", "trail")
+    __slots__ = ("ends", "framed", "trail")
 
     def __init__(self) -> None:
         self.trail: list[tuple[Accept, Any]] = []
         self.framed = False
-        self.hits: dict[Accept, int] = {}
+        self.ends: dict[Accept, int] = {}
 
     def note(self, accept: Accept, node: Any) -> None:
-        self.hits[accept] = self.hits.get(accept, 0) + 1
+        self.ends[accept] = self.ends.get(accept, 0) + 1
         if accept.valued:
             self.trail.append((accept, node))
 
@@ -55,12 +55,12 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
 
     Without an answer nothing is decided on the way: no frames are opened.
     """
-    spots, layout, journal, frames = index.spots, index.layout, index.journal, index.frames
+    waypoints, layout, journal, frames = index.waypoints, index.layout, index.journal, index.frames
     findings = Findings()
-    hits, trail = findings.hits, findings.trail
-    spot = spots.start()
-    findings.framed = spot.opens is not None
-    above: list[Spot] = []
+    ends, trail = findings.ends, findings.trail
+    waypoint = waypoints.start()
+    findings.framed = waypoint.opens is not None
+    above: list[Waypoint] = []
     open_frames: list[Frame] = [{}]
     facts: Facts = {}
     texts_of: dict[int, str] = {}
@@ -72,57 +72,57 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
         if event == "end":
             if deciding and answer is not None:
                 frame, at = open_frames.pop(), places.pop()
-                if spot.opens is not None:
-                    frames.close(spot.opens, frame, at, facts, texts_of, answer)
+                if waypoint.opens is not None:
+                    frames.close(waypoint.opens, frame, at, facts, texts_of, answer)
                     if answer.done:
                         return findings
-            spot = above.pop()
+            waypoint = above.pop()
             continue
-        above.append(spot)
+        above.append(waypoint)
         name = element.tag
-        spot = spot.next.get(name) or spots.follow(spot, name)
-        if spot.opens is not None:
+        waypoint = waypoint.next.get(name) or waypoints.follow(waypoint, name)
+        if waypoint.opens is not None:
             findings.framed = True
-        accept = spot.accept
+        accept = waypoint.accept
         if accept is not None:
-            number = hits.get(accept)
+            number = ends.get(accept)
             if number is None:
-                hits[accept] = 1
+                ends[accept] = 1
                 accept.look(layout)
                 if answer is not None:
                     answer.mask(accept.links(journal))
                     if answer.done:
                         return findings
             else:
-                hits[accept] = number + 1
+                ends[accept] = number + 1
             if accept.valued:
                 trail.append((accept, element))
         if deciding:
             place += 1
             places.append(place)
             open_frames.append({})
-            marked += len(spot.marks)
+            marked += len(waypoint.marks)
             if marked > _CHARGED_MARKS:
                 work.charge(MARK_WORK * marked)
                 marked = 0
-            for at, accept in spot.marks:
+            for at, accept in waypoint.marks:
                 frame = open_frames[at]
                 if accept in frame:
                     frame[accept].append((place, element))
                 else:
                     frame[accept] = [(place, element)]
-        if spot.has_attributes and element.attrib:
+        if waypoint.has_attributes and element.attrib:
             for name, text in element.items():
-                for at, accept in spot.attribute(name):
+                for at, accept in waypoint.attribute(name):
                     _note(at, accept, place, text, findings, open_frames, layout, deciding)
-        if spot.texts:
+        if waypoint.texts:
             texts = [element.text] if element.text else []
             texts += [child.tail for child in element if child.tail]  # comments and instructions too: they part texts
-            for at, accept in spot.texts:
+            for at, accept in waypoint.texts:
                 for text in texts:
                     _note(at, accept, place, text, findings, open_frames, layout, deciding)
-    if deciding and answer is not None and spot.opens is not None:
-        frames.close(spot.opens, open_frames[0], 0, facts, texts_of, answer)
+    if deciding and answer is not None and waypoint.opens is not None:
+        frames.close(waypoint.opens, open_frames[0], 0, facts, texts_of, answer)
     return findings
 
 

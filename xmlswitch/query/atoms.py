@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xmlswitch.query.numerals import round_half_up, to_number
 
@@ -42,9 +42,15 @@ class Linear(NamedTuple):
 
 
 class Column(NamedTuple):
+    """The values at a path's nodes, or at the first of them, through a chain of functions.
+
+    A column with a `fact` is about nodes, not values: at which of them the index found these conditions to hold.
+    """
+
     path: Linear
     first: bool = False
     chain: tuple[Link, ...] = ()
+    fact: Any = None
 
     def __str__(self) -> str:
         text = f"string({self.path})" if self.first else str(self.path)
@@ -137,8 +143,8 @@ _SPACES = re.compile(r"[ \t\r\n]+")
 
 
 def _substring(value: str, args: list[str | float]) -> str:
-    start = round_half_up(float(args[0]))
-    end = start + round_half_up(float(args[1])) if len(args) > 1 else float("inf")
+    start, *length = (round_half_up(to_number(arg) if isinstance(arg, str) else arg) for arg in args)
+    end = start + length[0] if length else float("inf")
     if start != start or end != end:
         return ""
     first = max(start, 1.0)

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import cast
 
-from xmlswitch.query.numerals import to_number
+from xmlswitch.query.numerals import to_number, to_string
 from xmlswitch.query.syntax import (
     ANY_DEEPER,
     ARITHMETIC,
@@ -149,7 +149,8 @@ class _Normaliser:
             if expr.op == "div" and left == Number(1.0) and isinstance(right, Number) and _is_plus_zero(right.value):
                 return Number(math.inf)  # as infinity is written
             return Binary(expr.op, left, right)
-        union = joined("|", [self.value(part, at_root) for part in flattened(expr, "|")], self.text)
+        parts = [part for side in flattened(expr, "|") for part in flattened(self.value(side, at_root), "|")]
+        union = joined("|", parts, self.text)
         return cast("Expr", union)
 
     def comparison(self, expr: Binary, at_root: bool) -> Expr:
@@ -163,10 +164,8 @@ class _Normaliser:
             return TRUE if _COMPARE[op](first, second) else FALSE
         if constants[0] or (not constants[1] and self.text(left) > self.text(right)):
             left, right, op = right, left, MIRRORED[op]
-        if op not in ("=", "!=") and isinstance(right, Literal):
-            number = to_number(right.value)  # a relational operator compares numbers, whatever it is given
-            if number == number:
-                right = Number(number)
+        if op not in ("=", "!="):
+            right = _constant_number(right)  # a relational operator compares numbers, whatever it is given
         return Binary(op, left, right)
 
     def call(self, expr: Call, at_root: bool) -> Expr:
@@ -185,18 +184,19 @@ class _Normaliser:
                 args.append(self.as_string(arg, at_root))
             else:
                 args.append(self.value(arg, at_root))
-        if expr.name in ("string", "number") and type_of(args[0]) == FUNCTIONS[expr.name][2]:
-            return args[0]
+        if expr.name in ("string", "number"):
+            only = _constant_string(args[0]) if expr.name == "string" else _constant_number(args[0])
+            return only if type_of(only) == FUNCTIONS[expr.name][2] else Call(expr.name, (only,))
         return Call(expr.name, tuple(args))
 
     def as_string(self, expr: Expr, at_root: bool) -> Expr:
         """Where a string is wanted, string(x) and x are the same."""
         expr = self.value(expr, at_root)
-        return expr.args[0] if isinstance(expr, Call) and expr.name == "string" else expr
+        return _constant_string(expr.args[0] if isinstance(expr, Call) and expr.name == "string" else expr)
 
     def as_number(self, expr: Expr, at_root: bool) -> Expr:
         expr = self.value(expr, at_root)
-        return expr.args[0] if isinstance(expr, Call) and expr.name == "number" else expr
+        return _constant_number(expr.args[0] if isinstance(expr, Call) and expr.name == "number" else expr)
 
     def path(self, path: Path, at_root: bool) -> Expr:
         if (path.start == ROOT or not at_root) and _is_plain(path):
@@ -267,6 +267,22 @@ def _is_plain(path: Path) -> bool:
         if step.predicates or step.axis != "child":
             return False
     return isinstance(path.start, str)
+
+
+def _constant_string(expr: Expr) -> Expr:
+    """A number where a string is wanted: the string."""
+    if isinstance(expr, Negate) and isinstance(expr.operand, Number):  # -0
+        expr = expr.operand
+    return Literal(to_string(expr.value)) if isinstance(expr, Number) else expr
+
+
+def _constant_number(expr: Expr) -> Expr:
+    """A numeral in quotes where a number is wanted: the number. Not -0, which is written as an expression."""
+    if not isinstance(expr, Literal):
+        return expr
+    number = to_number(expr.value)
+    is_kept = number != number or (number == 0 and not _is_plus_zero(number))
+    return expr if is_kept else Number(number)
 
 
 def _is_plus_zero(value: float) -> bool:

@@ -35,7 +35,7 @@ from xmlswitch.query.syntax import (
     Path,
     type_of,
 )
-from xmlswitch.query.writing import Writer
+from xmlswitch.query.writing import STRENGTH, Writer
 
 _OURS = "urn:skymesh:xmlswitch"
 _PREFIX = "sm"
@@ -175,7 +175,8 @@ class _SafeWriter(Writer):
         kinds = type_of(expr.left), type_of(expr.right)
         numeric = expr.op in RELATIONAL or NUMBER in kinds
         if not numeric or BOOLEAN in kinds:
-            return f"({self.expr(expr.left)} {expr.op} {self.expr(expr.right)})"
+            strength = STRENGTH[expr.op]
+            return f"({self.operand(expr.left, strength)} {expr.op} {self.operand(expr.right, strength + 1)})"
         if NODES not in kinds:
             return f"({self.as_number(expr.left)} {expr.op} {self.as_number(expr.right)})"
         left, right, op = expr.left, expr.right, expr.op

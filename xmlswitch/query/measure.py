@@ -24,7 +24,7 @@ from xmlswitch.query.syntax import (
     Path,
     flattened,
 )
-from xmlswitch.query.writing import STRENGTH
+from xmlswitch.query.writing import STRENGTH, needs_parentheses
 
 _Levels = tuple[int, int]
 """How many expressions the parser enters by recursion inside this one, and how many levels its tree has."""
@@ -81,9 +81,8 @@ class _Measure:
         nesting, depth = self.levels(expr)
         return nesting + 1, depth
 
-    def operand(self, expr: Expr, strength: int) -> _Levels:
-        weaker = isinstance(expr, Binary) and STRENGTH[expr.op] < strength
-        return self.in_parentheses(expr) if weaker else self.levels(expr)
+    def operand(self, expr: Expr, strength: int, *, first: bool = True) -> _Levels:
+        return self.in_parentheses(expr) if needs_parentheses(expr, strength, first=first) else self.levels(expr)
 
     def path(self, path: Path) -> _Levels:
         nesting = depth = 0
@@ -112,11 +111,13 @@ class _Measure:
         strength = STRENGTH[expr.op]
         self.parts += 1
         self.longest_chain = max(self.longest_chain, _chain(expr))
-        left, right = self.operand(expr.left, strength), self.operand(expr.right, strength + 1)
+        left, right = self.operand(expr.left, strength), self.operand(expr.right, strength + 1, first=False)
         return max(left[0], right[0]), max(left[1], right[1]) + 1
 
     def junction(self, expr: Binary) -> _Levels:
-        levels = [self.operand(part, STRENGTH[expr.op]) for part in flattened(expr, expr.op)]
+        first, *others = flattened(expr, expr.op)
+        strength = STRENGTH[expr.op]
+        levels = [self.operand(first, strength), *(self.operand(part, strength, first=False) for part in others)]
         self.parts += len(levels) - 1
         depths = [depth for _, depth in levels]
         while len(depths) > 1:  # as `balanced` pairs them

@@ -208,11 +208,6 @@ class Query:
     def matches_nothing(self) -> bool:
         return self.expr == FALSE
 
-    @property
-    def is_xpath1(self) -> bool:
-        """Whether it is XPath 1.0; if not, only its own subscriber evaluates it."""
-        return self.expr is not None
-
     @cached_property
     def travels(self) -> bool:
         """Whether other peers accept it: XPath 1.0 without the namespace axis. If not, they get `need()`."""

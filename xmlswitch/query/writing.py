@@ -27,12 +27,20 @@ from xmlswitch.query.syntax import (
 
 STRENGTH = {"or": 0, "and": 1, "=": 2, "!=": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "+": 4, "-": 4, "*": 5, "div": 5}
 STRENGTH |= {"mod": 5, "|": 7}
+_DOCUMENT = Path(ROOT, ())
 _SHORT_AXES = {"child": "", "attribute": "@"}
 
 
 def write(expr: Expr, prefixes: Mapping[str, str] | None = None) -> str:
     """XPath text; names of namespaces in `prefixes` get their prefix, others stay `{uri}local` (a key, not XPath)."""
     return Writer(prefixes or {}).expr(expr)
+
+
+def needs_parentheses(operand: Expr, strength: int, *, first: bool) -> bool:
+    """An operand that is weaker than its operator; and `/`, where a name or `*` may follow and become its step."""
+    if isinstance(operand, Binary):
+        return STRENGTH[operand.op] < strength
+    return operand == _DOCUMENT and (not first or strength == STRENGTH["*"])
 
 
 class Writer:
@@ -55,17 +63,20 @@ class Writer:
             return f"({self.expr(expr.primary)}){self.predicates(expr.predicates)}"
         strength = STRENGTH[expr.op]
         if expr.op in ASSOCIATIVE:  # and no other operator is of the same strength
-            return f" {expr.op} ".join([self.operand(part, strength) for part in flattened(expr, expr.op)])
-        return f"{self.operand(expr.left, strength)} {expr.op} {self.operand(expr.right, strength + 1)}"
+            first, *others = flattened(expr, expr.op)
+            written = [self.operand(part, strength, first=False) for part in others]
+            return f" {expr.op} ".join([self.operand(first, strength), *written])
+        right = self.operand(expr.right, strength + 1, first=False)
+        return f"{self.operand(expr.left, strength)} {expr.op} {right}"
 
     def number(self, value: float) -> str:
         if value < 0:
             return f"(-{self.number(-value)})"
         return to_string(value) if math.isfinite(value) else "(1 div 0)"
 
-    def operand(self, expr: Expr, strength: int) -> str:
+    def operand(self, expr: Expr, strength: int, *, first: bool = True) -> str:
         text = self.expr(expr)
-        return f"({text})" if isinstance(expr, Binary) and STRENGTH[expr.op] < strength else text
+        return f"({text})" if needs_parentheses(expr, strength, first=first) else text
 
     def path(self, path: Path) -> str:
         if path.start == HERE and len(path.steps) == 1:

@@ -1,4 +1,4 @@
-"""Tests that single values out (equality, prefixes, parts), for many slots: which slots a value hits."""
+"""Tests that single values out (equality, prefixes, parts), for many slots: which slots a value satisfies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRAM = 3
 _MANY_NEEDLES = 24
 
 
-class Hits:
+class ValueTests:
     """At most one test a slot. `unless`: a slot is violated unless it is hit, else where it is hit.
 
     `every`: of several nodes all must hit, else one is enough.

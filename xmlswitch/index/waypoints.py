@@ -1,7 +1,7 @@
-"""Where a walk can be: one spot for each sequence of element names from the root that documents have shown.
+"""Where a walk can be: one waypoint for each sequence of element names from the root that documents have shown.
 
-All automata take their step once for a spot and never again: the one over the index's paths, the one that opens frames,
-and for each frame that is open here the one over the paths below it. A walk goes from spot to spot.
+All automata take their step once for a waypoint and never again: the one over the index's paths, the one that opens
+frames, and for each frame that is open here the one over the paths below it. A walk goes from waypoint to waypoint.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _marks(state: State | None, live: tuple[_Live, ...], what: Callable[[State],
     return tuple(found)
 
 
-class Spot:
+class Waypoint:
     __slots__ = (
         "_named",
         "accept",
@@ -60,7 +60,7 @@ class Spot:
         self.opener = opener
         self.live = live
         self.opens = opens
-        self.next: dict[str, Spot] = {}
+        self.next: dict[str, Waypoint] = {}
         self.accept = state.element
         self.marks = _marks(None, live, lambda below: below.element)
         self.texts = _marks(state, live, lambda below: below.texts)
@@ -90,18 +90,18 @@ class _Paths(Protocol):
     limits: IndexLimits
 
 
-class Spots:
+class Waypoints:
     def __init__(self, index: _Paths, frames: Frames) -> None:
         self._index = index
         self._frames = frames
         self._version = (-1, -1)
         self._number = 0
-        self._start: Spot | None = None
+        self._start: Waypoint | None = None
 
-    def start(self) -> Spot:
+    def start(self) -> Waypoint:
         """The document itself."""
         version = self._index.paths_changed, self._frames.version
-        if self._start is None or self._version != version or self._number >= self._index.limits.max_spots:
+        if self._start is None or self._version != version or self._number >= self._index.limits.max_waypoints:
             self._version = version
             self._number = 0
             frames = self._frames
@@ -109,25 +109,25 @@ class Spots:
             opens = frames.opened_by(opener.element)
             relative, main = frames.relative, self._index.automaton
             live = ((0, relative.current(relative.start), opens),) if opens is not None else ()
-            self._start = Spot(0, main.current(main.start), opener, live, opens)
+            self._start = Waypoint(0, main.current(main.start), opener, live, opens)
         return self._start
 
-    def follow(self, spot: Spot, name: str) -> Spot:
+    def follow(self, waypoint: Waypoint, name: str) -> Waypoint:
         self._number += 1
         frames = self._frames
-        depth = spot.depth + 1
+        depth = waypoint.depth + 1
         main, openers, relative = self._index.automaton, frames.openers, frames.relative
-        state = main.current(spot.state.next.get(name) or main.follow(spot.state, name))
-        opener = openers.current(spot.opener.next.get(name) or openers.follow(spot.opener, name))
+        state = main.current(waypoint.state.next.get(name) or main.follow(waypoint.state, name))
+        opener = openers.current(waypoint.opener.next.get(name) or openers.follow(waypoint.opener, name))
         opens = frames.opened_by(opener.element)
         live: list[_Live] = []
-        for at, below, scopes in spot.live:
+        for at, below, scopes in waypoint.live:
             following = below.next.get(name) or relative.follow(below, name)
             if following.nodes:
                 live.append((at, relative.current(following), scopes))
         if opens is not None:
             live.append((depth, relative.current(relative.start), opens))
-        found = Spot(depth, state, opener, tuple(live), opens)
-        if self._number < self._index.limits.max_spots:  # one packet can have more: then it is slow, and no more
-            spot.next[name] = found
+        found = Waypoint(depth, state, opener, tuple(live), opens)
+        if self._number < self._index.limits.max_waypoints:  # one packet can have more: then it is slow, and no more
+            waypoint.next[name] = found
         return found

@@ -28,18 +28,6 @@ PathKey = Any
 ColumnKey = Any
 # What was read of a document so far, one node's look or several's; a column that is missing is read when asked for.
 Values = dict[ColumnKey, Look | list[Look]]
-# Slots that the structure allows, the links that they have (-1: not known), and what may rule some slots out. Columns
-# of one value: those with thresholds alone, those with equality or prefixes alone, those with other tests (beside them
-# what they remember). And columns of several nodes.
-Job = tuple[
-    "Block",
-    int,
-    int,
-    list[tuple[ColumnKey, list[float], list[int]]],
-    list[tuple[ColumnKey, int | None, dict[str, int], int]],
-    list[tuple[ColumnKey, dict[str, int], Table]],
-    list[tuple[ColumnKey, Table]],
-]
 MAX_SLOTS = 2048
 _MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
@@ -51,6 +39,20 @@ _MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
 
 # What a conjunction is equal by: its atoms, and the query when the atoms alone don't decide.
 EntryKey = tuple[Conjunction, IndexedQuery | None]
+
+
+class Job(NamedTuple):
+    """What values must still decide of a block: slots that the structure allows, and the columns that rule some out."""
+
+    block: Block
+    slots: int
+    reach: int  # the links that the slots have, -1 where that is not known
+    # Columns of one value:
+    thresholds: list[tuple[ColumnKey, list[float], list[int]]]  # with nothing but thresholds
+    equalities: list[tuple[ColumnKey, int | None, dict[str, int], int]]  # with nothing but equality, or prefixes
+    remembered: list[tuple[ColumnKey, dict[str, int], Table]]  # with other tests, beside what they remember
+    # Columns of several nodes, or of how many is not known:
+    others: list[tuple[ColumnKey, Table]]
 
 
 class Home(Protocol):
@@ -263,19 +265,19 @@ class Block:
         if not valued:
             return None, slots
         if has_one_value is None:
-            return (self, valued, -1, [], [], [], self._columns), slots ^ valued
-        job: Job = self, valued, self.reach if is_short else -1, [], [], [], []
+            return Job(self, valued, -1, [], [], [], self._columns), slots ^ valued
+        job = Job(self, valued, self.reach if is_short else -1, [], [], [], [])
         for column, table in self._columns:
             if not table.slots & valued:
                 continue
             if not has_one_value(column):
-                job[6].append((column, table))
+                job.others.append((column, table))
             elif (ladder := table.flat_ladder) is not None:
-                job[3].append((column, *ladder))
-            elif (hits := table.flat_hits) is not None:
-                job[4].append((column, *hits))
+                job.thresholds.append((column, *ladder))
+            elif (equal := table.flat_tests) is not None:
+                job.equalities.append((column, *equal))
             else:
-                job[5].append((column, table.kept, table))
+                job.remembered.append((column, table.kept, table))
         return job, slots ^ valued
 
     def _settle(self) -> None:
@@ -359,12 +361,12 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     """Decide slots that the structure allows. Written flat: this is where a packet's time goes."""
     unmatched = answer.left
     is_short = answer.is_short
-    for block, slots, reach, ladders, hits, remembered, others in jobs:
+    for block, slots, reach, thresholds, equalities, remembered, others in jobs:
         if not reach & unmatched:
             continue
-        for column, keys, rows in ladders:  # as in `left`
+        for column, keys, rows in thresholds:  # as in `left`
             slots &= rows[bisect_right(keys, values[column][3])]
-        for column, length, held, rest in hits:
+        for column, length, held, rest in equalities:
             slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
         for column, kept, table in remembered:
             look = values[column]
@@ -396,10 +398,10 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
 
 def left(job: Job, values: Values) -> int:
     """The slots of a job that no value rules out."""
-    _, slots, _, ladders, hits, remembered, others = job
-    for column, keys, rows in ladders:
+    _, slots, _, thresholds, equalities, remembered, others = job
+    for column, keys, rows in thresholds:
         slots &= rows[bisect_right(keys, values[column][3])]
-    for column, length, held, rest in hits:
+    for column, length, held, rest in equalities:
         slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
     for column, _, table in remembered:
         slots &= table.keep(values[column])
