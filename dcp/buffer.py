@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 
+from dcp.claims import Packets
 from dcp.control import Range
-
-Packets = list[tuple[int, bytes]]
 
 
 class ReorderBuffer:

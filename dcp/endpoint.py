@@ -33,6 +33,7 @@ from dcp.errors import LinkClosed, PayloadRefused
 from dcp.events import Content, Gap, Packet
 from dcp.guard import guard
 from dcp.hub import Hub
+from dcp.kinds import BYTES
 from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.queries import EVERYTHING, QueryPolicy
@@ -90,7 +91,9 @@ class Publisher:
         for at in range(0, len(waiting), step):
             await self._yield()
             batch = waiting[at : at + step]
-            number = self.machine.publish_many(batch if self.machine.stream_mode else self._compressor.pack_many(batch))
+            if self.machine.kind is not BYTES:
+                batch = self._compressor.pack_many(batch)
+            number = self.machine.publish_many(batch)
             self._endpoint.driver.turn()
         return number
 
@@ -99,7 +102,7 @@ class Publisher:
             raise trio.ClosedResourceError("this endpoint was closed: what is sent now would reach nobody")
 
     def _pack(self, payload: bytes) -> bytes:
-        return payload if self.machine.stream_mode else self._compressor.pack(payload)
+        return payload if self.machine.kind is BYTES else self._compressor.pack(payload)
 
     async def _yield(self) -> None:
         self._since_checkpoint = 0
@@ -115,15 +118,15 @@ class Publisher:
         """
         log = self.machine.log
         acked = [
-            log.low if link.floor is None else link.acked
-            for link in self.machine.children.values()
-            if link.floor is not None or link.came_early
+            log.low if child.floor is None else child.acked
+            for child in self.machine.children.values()
+            if child.floor is not None or child.came_early
         ]
         return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
 
     async def wait_children(self, count: int = 1) -> None:
         """Until so many children are there: the next packet goes to all of them."""
-        while sum(link.is_there for link in self.machine.children.values()) < count:
+        while sum(link.is_there for link in self.machine.links.values()) < count:
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:

@@ -23,6 +23,7 @@ from dcp.config import Config
 from dcp.control import Reason, Start
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
+from dcp.kinds import kind_of
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
 from dcp.links.link import Address
@@ -146,7 +147,7 @@ class Hub:
             new_link_id=self._new_link_id,
             emit=self._emit,
             send_open=self._send_open,
-            stream_mode=stream_mode,
+            kind=kind_of(stream_mode=stream_mode),
         )
         self.senders[stream] = sender
         return sender
@@ -222,7 +223,7 @@ class Hub:
             return None
         link_id = sender.accept(ticket, reply, now=now)
         if link_id is not None:
-            self._downlinks[link_id] = (sender, sender.children[link_id])
+            self._downlinks[link_id] = (sender, sender.links[link_id])
         return link_id
 
     def refuse(self, stream: str, ticket: int, reason: int, body: bytes = b"") -> None:

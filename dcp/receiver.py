@@ -21,7 +21,8 @@ import random
 from collections.abc import Callable
 
 from dcp import control, events, wire
-from dcp.buffer import Packets, ReorderBuffer
+from dcp.buffer import ReorderBuffer
+from dcp.claims import Packets
 from dcp.config import Config
 from dcp.control import MAX_RANGES, Range, Reason, Start
 from dcp.epochs import QueryChange
@@ -29,9 +30,11 @@ from dcp.errors import MalformedDatagram
 from dcp.events import Content
 from dcp.gaps import gap_end
 from dcp.handover import Handover, Item
+from dcp.kinds import kind_of
 from dcp.links.fragments import Assembler
 from dcp.links.link import Address, clock_of
 from dcp.links.losses import LossWatch
+from dcp.links.sealing import wanted_sealing
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.log import Log
@@ -93,6 +96,8 @@ class Receiver:
         self._config = config
         self._emit = emit
         self._send_open = send_open
+        self._sealing = wanted_sealing(config)
+        self.kind = kind_of(stream_mode=stream_mode)
         self._starting = StartChoice(start, position, config)
         self.stream_mode = stream_mode
         self._on_switch = on_switch
@@ -158,7 +163,7 @@ class Receiver:
     def _send_request(self, link: Uplink, now: float) -> None:
         position = self.position
         start = Start.POSITION if position is not None else self._starting.mode
-        mode = (control.MODE_STREAM if self.stream_mode else 0) | (0 if self._config.sealed else control.MODE_UNSEALED)
+        mode = self.kind.mode | self._sealing.mode
         self._send_open(
             control.Request(
                 mode=mode,
@@ -203,8 +208,7 @@ class Receiver:
         link.up = True
         link.remote_id = accept.link
         link.epoch = accept.epoch
-        if self._config.sealed:
-            link.bind(link.nonce, accept.parent_nonce, is_child=True)
+        link.seal_in, link.seal_out = self._sealing.seals(link.nonce, accept.parent_nonce, is_child=True)
         link.heard_at = now
         link.fed = bool(accept.status & control.ACCEPT_FED)
         link.confirmed_epoch = accept.epoch

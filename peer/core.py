@@ -271,8 +271,8 @@ class PeerCore:
             return None
         if self.receiver is not None and number in self.receiver.links:
             return self.receiver.links[number].heard_at
-        if self.sender is not None and number in self.sender.children:
-            return self.sender.children[number].heard_at
+        if self.sender is not None and number in self.sender.links:
+            return self.sender.links[number].heard_at
         return None
 
     def wanted(self) -> bytes | None:

@@ -1,18 +1,45 @@
-"""Large packets put together from fragments, whichever sender each fragment came from.
+"""Large packets in fragments: those that wait to go out on a link, and those being put together.
 
-A packet has one AN and the same bytes everywhere, so the first copy of each *byte range* wins, as the first copy of a
-packet does. Senders may cut at different places.
+A packet has one AN and the same bytes everywhere, so the first copy of each *byte range* wins, whichever sender it came
+from, as the first copy of a packet does. Senders may cut at different places.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 
 from dcp.control import MAX_FRAGMENT_RANGES, Fragment, Range
 
 # A mebibyte in the smallest datagrams, every second one lost, leaves about a thousand. More is no network's doing.
 MAX_MISSING_RANGES = 4_096
+
+
+class FragmentQueue:
+    """Datagrams with pieces of large packets, cut for one link and waiting to go out."""
+
+    __slots__ = ("_datagrams", "bytes")
+
+    def __init__(self) -> None:
+        self._datagrams: deque[bytes] = deque()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._datagrams)
+
+    def add(self, datagram: bytes) -> None:
+        self._datagrams.append(datagram)
+        self.bytes += len(datagram)
+
+    def next(self) -> bytes:
+        datagram = self._datagrams.popleft()
+        self.bytes -= len(datagram)
+        return datagram
+
+    def clear(self) -> None:
+        self._datagrams.clear()
+        self.bytes = 0
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from dcp.buffer import Packets
+from dcp.claims import Packets
 from dcp.config import Config
 from dcp.control import Range
 from dcp.links.rtt import ReorderWindow

@@ -6,6 +6,7 @@ from dcp.config import Config
 from dcp.control import NO_COOKIE, Hole
 from dcp.links.link import Address, Link
 from dcp.stats import UplinkStatistics
+from dcp.wire import encode_bound
 
 
 class Uplink(Link):
@@ -18,6 +19,8 @@ class Uplink(Link):
         self.nonce = nonce
         self.cookie = NO_COOKIE
         self.hello = hello
+        self.epoch = 0
+        """In which we speak to it."""
         self.request_at: float = now
         """When the opening is sent again."""
         self.requests = 0
@@ -65,6 +68,9 @@ class Uplink(Link):
         self.brought = 0
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
+
+    def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
+        return encode_bound(self.seal_out, self.epoch, flags, an, prev, self.remote_id, body)
 
     @property
     def head(self) -> int:

@@ -39,7 +39,7 @@ def family():
     for name in ("good", "bad"):
         world.client(name, ["root"])
     world.run(0.5)
-    children = {link.address[0]: link for link in world.senders["root"].children.values()}
+    children = {link.address[0]: link for link in world.senders["root"].links.values()}
     return world, children
 
 

@@ -23,28 +23,28 @@ PARENTS = ("honest1", "liar", "honest2")
 
 
 def keep_alive(link, now, previous, highest, *, claim=True):
-    body = control.KeepAlive(link.times(now), link.epoch, True, claim, previous, highest)
+    body = control.KeepAlive(link.times(now), link.child.epoch, True, claim, previous, highest)
     return link.encode(wire.KEEP_ALIVE, highest & 0xFFFFFFFF, previous & 0xFFFFFFFF, control.encode_keep_alive(body))
 
 
 def lies_of(kind, link, now, head):
-    hole = control.encode_hole(control.Hole(link.epoch, link.acked, FAR))
-    edges = range(link.acked, link.acked + 8 * QUARTER, QUARTER)
+    hole = control.encode_hole(control.Hole(link.child.epoch, link.child.acked, FAR))
+    edges = range(link.child.acked, link.child.acked + 8 * QUARTER, QUARTER)
     return {
         "far": [keep_alive(link, now, 0, FAR)],
         "far and narrow": [keep_alive(link, now, edge, edge + QUARTER) for edge in edges],
         "head": [keep_alive(link, now, 0, FAR, claim=False)],
         "hole": [keep_alive(link, now, 0, FAR, claim=False), link.encode(wire.CONTROL, 0, 0, hole)],
         "sent": [keep_alive(link, now, FAR - 1, FAR)],
-        "leap": [link.encode(0, (head + (1 << 28)) & 0xFFFFFFFF, link.acked & 0xFFFFFFFF, b"forged")],
+        "leap": [link.encode(0, (head + (1 << 28)) & 0xFFFFFFFF, link.child.acked & 0xFFFFFFFF, b"forged")],
     }[kind]
 
 
 def lie(world, kind):
     """The liar says it to every child, and again every 0.3 s."""
     sender = world.senders["liar"]
-    for link in sender.children.values():
-        if link.floor is not None:
+    for link in sender.links.values():
+        if link.child.floor is not None:
             link.outbox.extend(lies_of(kind, link, world.net.now, sender.log.head))
             sender._busy[link.id] = link
     world.net.pump(world.address("liar"))

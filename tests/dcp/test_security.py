@@ -61,7 +61,7 @@ def test_a_request_costs_no_state_until_its_cookie_comes_back():
         hub.receive_datagram(
             encoded(request(nonce=number.to_bytes(16))), (f"10.0.{number % 250}.1", 5), now=world.net.now
         )
-    assert (len(sender._tickets), len(sender.children), len(hub._events)) == (0, 0, 0)
+    assert (len(sender._answering.tickets), len(sender.children), len(hub._events)) == (0, 0, 0)
     assert len(hub._downlinks) == 0
     challenges = answers(hub)
     assert {wire.decode_open_untrusted(data)[0] for data in challenges} == {control.OpenType.CHALLENGE}
@@ -122,15 +122,15 @@ def test_openings_are_few_even_with_good_cookies():
     cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
     for number in range(2_000):
         hub.receive_datagram(encoded(request(nonce=number.to_bytes(16), cookie=cookie)), STRANGER, now=5.0)
-    assert len(world.senders["root"]._tickets) <= world.config.max_openings_per_host
+    assert len(world.senders["root"]._answering.tickets) <= world.config.max_openings_per_host
     assert hub.statistics().dropped["opening rate"] == 2_000 - world.config.max_openings_per_host
     # One host's crowd shuts nobody else out.
     hub.receive_datagram(encoded(request(nonce=b"o" * 16)), ("other", 5), now=5.0)
     (challenge,) = answers(hub)
     cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
-    before = len(world.senders["root"]._tickets)
+    before = len(world.senders["root"]._answering.tickets)
     hub.receive_datagram(encoded(request(nonce=b"o" * 16, cookie=cookie)), ("other", 5), now=5.0)
-    assert len(world.senders["root"]._tickets) == before + 1
+    assert len(world.senders["root"]._answering.tickets) == before + 1
 
 
 def test_a_child_that_never_confirms_is_forgotten_and_got_no_data():
@@ -161,7 +161,7 @@ def test_forged_packets_from_a_right_address_change_nothing(seal):
     world.publish("root", b"one")
     world.run(0.5)
     uplink = next(iter(world.receivers["client"].links.values()))
-    downlink = next(iter(world.senders["root"].children.values()))
+    downlink = next(iter(world.senders["root"].links.values()))
     before = snapshot(world)
     right = {"client": downlink.seal_out, "root": uplink.seal_out}
     for target, source, link, bodies in (
@@ -188,7 +188,7 @@ def test_a_sealed_packet_from_another_address_changes_nothing():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.5)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     before = snapshot(world)
     world.hubs["client"].receive_datagram(link.encode(0, 1, 0, b"replayed"), STRANGER, now=world.net.now)
     assert snapshot(world) == before
@@ -201,7 +201,7 @@ def test_a_forged_reset_only_makes_the_link_ask():
     world.client("client", ["root"])
     world.run(0.5)
     uplink = next(iter(world.receivers["client"].links.values()))
-    downlink = next(iter(world.senders["root"].children.values()))
+    downlink = next(iter(world.senders["root"].links.values()))
     for target, source, link in (("client", "root", uplink), ("root", "client", downlink)):
         for guess in (link.remote_id, link.id, 5):
             data = encoded(control.Reset(guess))
@@ -327,9 +327,9 @@ def test_an_owner_that_never_answers_is_bounded():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.5)
-    assert len(world.senders["root"]._tickets) == 1
+    assert len(world.senders["root"]._answering.tickets) == 1
     world.run(world.config.open_timeout + 1.0)
-    assert len(world.senders["root"]._tickets) == 0
+    assert len(world.senders["root"]._answering.tickets) == 0
     assert [e.reason for e in world.told("client", events.LinkRefused)] == [Reason.TIMED_OUT]
 
 
