@@ -175,7 +175,7 @@ class Subscription:
     def _take(self, most: int) -> list[Content]:
         """Up to `most` from the machine, out of their envelopes."""
         taken: list[Content]
-        if self.machine.stream_mode:
+        if self.machine.kind is BYTES:
             taken = self.machine.take(most)
         else:
             items: list[Any] = self.machine.take_plain(most)  # mypy does not tell a bare tuple from a named one

@@ -182,7 +182,7 @@ class Hub:
             position=position,
             log=log,
             deliver=deliver,
-            stream_mode=stream_mode,
+            kind=kind_of(stream_mode=stream_mode),
             on_switch=sender.upstream_changed if sender is not None else None,
         )
         self.receivers[stream] = receiver

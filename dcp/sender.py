@@ -337,9 +337,7 @@ class Sender(PublishedStream):
 
     def statistics(self, now: float) -> SenderStatistics:
         log = self.log
-        totals = [
-            sum(each) for each in zip(self._past, *(link.counts() for link in self.links.values()), strict=True)
-        ]
+        totals = [sum(each) for each in zip(self._past, *(link.counts() for link in self.links.values()), strict=True)]
         return SenderStatistics(
             low=log.low,
             head=log.head,

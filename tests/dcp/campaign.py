@@ -221,7 +221,7 @@ class Node:
         if net.is_frozen(self.address) or self.receiver is None:
             return
         links = self.receiver.links.values()
-        useful = sum(1 for link in links if not link.up or link.fed)
+        useful = sum(1 for link in links if not link.up or link.parent.fed)
         if useful < 2 and len(links) < 4 and net.rng.random() < 0.5:
             taken = {link.address for link in links}
             free = [name for name in self.candidates if (name, 1) not in taken]

@@ -220,9 +220,10 @@ def snapshot(world: World) -> object:
         for receiver in hub.receivers.values():
             state.append((receiver.position, receiver.epoch, sorted(receiver.links)))
             state += [
-                (k.up, k.heard_at, k.highest, k.sent_until, k.hole, k.reset_at, k.rtt.smoothed, k.confirmed_epoch)
-                for k in receiver.links.values()
+                (k.up, k.highest, k.sent_until, k.hole, k.confirmed_epoch, k.prepared_epoch)
+                for k in receiver.parents.values()
             ]
+            state += [(k.heard_at, k.reset_at, k.rtt.smoothed) for k in receiver.links.values()]
         for sender in hub.senders.values():
             state.append((sender.log.head, sender.log.low, sorted(sender.children)))
             state += [
