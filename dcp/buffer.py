@@ -45,6 +45,11 @@ class ReorderBuffer:
             self._starts = [(prev, an, epoch) for (an, epoch), (prev, _) in self._claims.items()]
             heapify(self._starts)
 
+    def has(self, epoch: int, prev: int, an: int) -> bool:
+        """Whether this claim, or a wider one that ends alike, waits already."""
+        known = self._claims.get((an, epoch))
+        return known is not None and known[0] <= prev
+
     def take(self, position: int, epochs: tuple[int, ...]) -> tuple[int, int, Packets] | None:
         """A claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""
         starts = self._starts

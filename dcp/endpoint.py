@@ -25,7 +25,7 @@ from typing import Any
 import trio
 
 from dcp import events
-from dcp.compression import PLAIN_MARK, Compressor
+from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
 from dcp.control import Reason, Start, reason_name
 from dcp.driver import Driver
@@ -136,12 +136,12 @@ class Publisher:
 class Subscription:
     """The client's end of a stream: an async iterator of packets, gaps and the like. Get one from `Endpoint`."""
 
-    def __init__(self, endpoint: Endpoint, machine: Receiver, compressor: Compressor) -> None:
+    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck) -> None:
         self.machine = machine
         self.unreadable = 0
-        """Packets whose envelope could not be opened: handed over as gaps."""
+        """Packets whose envelope could not be opened here: handed over as gaps."""
         self._endpoint = endpoint
-        self._compressor = compressor
+        self._envelopes = envelopes
         self._lot = trio.lowlevel.ParkingLot()
         self._closed = False
         self._opened: deque[Content] = deque()
@@ -202,7 +202,7 @@ class Subscription:
 
     def _unpack(self, an: int, envelope: bytes) -> Content:
         try:
-            return Packet(an, self._compressor.unpack_untrusted(envelope))
+            return Packet(an, self._envelopes.open(an, envelope))
         except PayloadRefused:
             self.unreadable += 1
             return Gap(an - 1, an)
@@ -306,8 +306,17 @@ class Endpoint:
         stream_mode: bool = False,
     ) -> Subscription:
         """Be a client of `stream`, from every one of `senders` at once."""
-        machine = self.hub.subscribe(stream, query=query, start=start, position=position, stream_mode=stream_mode)
-        return self._subscription(machine, senders, dictionary)
+        compressor = Compressor("zstd" if dictionary else "none", dictionary=dictionary)
+        envelopes = EnvelopeCheck(compressor.unpack_untrusted, remember=True)
+        machine = self.hub.subscribe(
+            stream,
+            query=query,
+            start=start,
+            position=position,
+            stream_mode=stream_mode,
+            accepts=None if stream_mode else envelopes,
+        )
+        return self._subscription(machine, senders, envelopes)
 
     def relay(
         self,
@@ -319,14 +328,14 @@ class Endpoint:
         capacity: int = 64,
     ) -> tuple[Subscription, Publisher]:
         """Be a router of `stream`: what comes from `senders` goes on to whoever joins. Nothing needs to be iterated."""
-        machine, sender = self.hub.relay(stream, policy=policy, query=query)
+        envelopes = EnvelopeCheck(Compressor().unpack_untrusted)
+        machine, sender = self.hub.relay(stream, policy=policy, query=query, accepts=envelopes)
         publisher = Publisher(self, sender, Compressor(), capacity=capacity, follow_fastest=False)
         self._publishers[stream] = publisher
-        return self._subscription(machine, senders, None), publisher
+        return self._subscription(machine, senders, envelopes), publisher
 
-    def _subscription(self, machine: Receiver, senders: Iterable[Address], dictionary: bytes | None) -> Subscription:
-        kind = "zstd" if dictionary else "none"
-        subscription = Subscription(self, machine, Compressor(kind, dictionary=dictionary))
+    def _subscription(self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck) -> Subscription:
+        subscription = Subscription(self, machine, envelopes)
         self._subscriptions[machine.stream] = subscription
         for address in senders:
             subscription.add_sender(address)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dcp import control, events, wire
+from dcp.acceptance import Accepts
 from dcp.admission import Bucket, HostBuckets
 from dcp.config import Config
 from dcp.control import Reason, Start
@@ -101,9 +102,15 @@ class Hub:
         start: Start = Start.NEW,
         position: int | None = None,
         stream_mode: bool = False,
+        accepts: Accepts | None = None,
     ) -> Receiver:
-        """Be a client of `stream`."""
-        return self._add_receiver(stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode)
+        """Be a client of `stream`.
+
+        `accepts(an, payload)` is asked about every copy of a packet before it counts; see `dcp.acceptance`.
+        """
+        return self._add_receiver(
+            stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode, accepts=accepts
+        )
 
     def relay(
         self,
@@ -115,13 +122,19 @@ class Hub:
         position: int | None = None,
         deliver: bool = False,
         stream_mode: bool = False,
+        accepts: Accepts | None = None,
     ) -> tuple[Receiver, Sender]:
-        """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from."""
+        """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from.
+
+        `accepts`: as for a client; what it refuses is not passed on either.
+        """
         log = self._new_log(policy)
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
         sender.is_fed = False
-        receiver = self._add_receiver(stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode)
+        receiver = self._add_receiver(
+            stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode, accepts=accepts
+        )
         return receiver, sender
 
     def _new_log(self, policy: QueryPolicy | None) -> Log:
@@ -162,6 +175,7 @@ class Hub:
         log: Log | None,
         deliver: bool,
         stream_mode: bool,
+        accepts: Accepts | None,
     ) -> Receiver:
         _check_stream(stream)
         if stream in self.receivers:
@@ -183,6 +197,7 @@ class Hub:
             log=log,
             deliver=deliver,
             kind=kind_of(stream_mode=stream_mode),
+            accepts=accepts,
             on_switch=sender.upstream_changed if sender is not None else None,
         )
         self.receivers[stream] = receiver

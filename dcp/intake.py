@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from dcp.acceptance import Acceptance
 from dcp.buffer import ReorderBuffer
 from dcp.claims import Claim, Packets, Report
 from dcp.config import Config
@@ -37,6 +38,9 @@ class Owner(Protocol):
     def hole_heard(self, parent: Parent, now: float) -> None:
         """A parent said what it will never supply."""
 
+    def copy_refused(self, parent: Parent, an: int) -> None:
+        """A parent's copy of a packet was not accepted."""
+
     def is_in_another_epoch(self, parent: Parent, now: float) -> None:
         """A parent speaks of an epoch that is not ours."""
 
@@ -57,6 +61,7 @@ class Intake:
         parents: Mapping[int, Parent],
         *,
         recovered: Callable[[Packets], int],
+        acceptance: Acceptance | None,
         owner: Owner,
     ) -> None:
         self.position: int | None = None
@@ -69,10 +74,13 @@ class Intake:
         self.reach = Reach(config, parents, slack=kind.reach_slack)
         self._kind = kind
         self._recovered = recovered
+        self._acceptance = acceptance
         self._owner = owner
         self.packets = 0
         self.bytes = 0
         self.duplicates = 0
+        self.refused = 0
+        """Copies that the owner did not accept."""
         self.overrun = 0
         self.recovered = 0
         self.gaps = 0
@@ -87,7 +95,50 @@ class Intake:
         if (until > parent.reach or now > parent.reach_until) and not self.believes(parent, until, now, is_packet=True):
             return
         parent.tell_position(until, now)
-        self.take(claim, now)
+        if self._acceptance is None:
+            self.take(claim, now)
+        else:
+            self._take_accepted(claim, self._acceptance, now)
+
+    def _take_accepted(self, claim: Claim, acceptance: Acceptance, now: float) -> None:
+        """Take what is good of a claim. A packet that is refused splits it: nothing is known about that stretch."""
+        parent, epoch, prev, until, packets = claim
+        position = self.position
+        assert position is not None
+        if until <= position or not self.change.is_current(epoch) or self.buffer.has(epoch, prev, until):
+            self.take(claim, now)  # of no use anyway: not worth a look
+            return
+        fresh = packets if packets[0][0] > position else [packet for packet in packets if packet[0] > position]
+        refused = acceptance.refused(parent, fresh, now)
+        if not refused:
+            self.take(claim, now)
+            return
+        good: Packets = []
+        for packet in packets:
+            an = packet[0]
+            if an not in refused:
+                good.append(packet)
+                continue
+            if good:
+                self.take(Claim(parent, epoch, prev, good[-1][0], good), now)
+                prev = good[-1][0]
+            self.refuse(parent, epoch, prev, an, now)
+            prev, good = an, []
+        if good:
+            self.take(Claim(parent, epoch, prev, until, good), now)
+
+    def is_refused(self, parent: Parent, an: int, payload: bytes, now: float) -> bool:
+        """Of a packet that `parent` completed: whether the owner refuses it."""
+        return self._acceptance is not None and bool(self._acceptance.refused(parent, [(an, payload)], now))
+
+    def refuse(self, parent: Parent, epoch: int, prev: int, an: int, now: float) -> None:
+        """A parent's copy of `an` is bad: that parent will not supply it, but another one may."""
+        assert self.position is not None
+        self.refused += 1
+        parent.refused += 1
+        self._owner.copy_refused(parent, an)
+        parent.add_hole(Hole(epoch, prev, an), self.position)
+        self._owner.hole_heard(parent, now)
 
     def hear_report(self, report: Report, now: float) -> None:
         parent, epoch, sent_until, head = report

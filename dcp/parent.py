@@ -6,6 +6,7 @@ How datagrams cross the link is `links.uplink`.
 
 from __future__ import annotations
 
+from dcp.admission import Bucket
 from dcp.control import Hole
 from dcp.links.link import Link
 from dcp.stats import UplinkStatistics
@@ -61,6 +62,10 @@ class Parent:
         self.old_in_a_row = 0
         self.first_copies = 0
         self.duplicates = 0
+        self.refused = 0
+        """Copies of packets from here that our owner did not accept."""
+        self.credit: Bucket | None = None
+        """What checking its copies may still cost, once one was refused (`acceptance`)."""
         self.brought = 0
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
@@ -117,6 +122,7 @@ class Parent:
             heard_ago=now - link.heard_at,
             first_copies=self.first_copies,
             duplicates=self.duplicates,
+            refused=self.refused,
             brought=self.brought,
             expected=packets - self.packets_before if self.packets_before is not None else 0,
             behind=max(0, position - (self.highest or 0)) if self.up else 0,

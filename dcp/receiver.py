@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable
 
 from dcp import control, events, wire
+from dcp.acceptance import Acceptance, Accepts
 from dcp.config import Config
 from dcp.control import Reason, Start
 from dcp.delivery import DeliveredStream
@@ -66,9 +67,12 @@ class Receiver(DeliveredStream):
         log: Log | None = None,
         deliver: bool = True,
         kind: StreamKind = PACKETS,
+        accepts: Accepts | None = None,
         on_switch: Callable[[bytes, float], None] | None = None,
     ) -> None:
         kind.check_query(query)
+        if accepts is not None and kind.is_dense:
+            raise ValueError("a byte stream has no packets to accept")
         handover = Handover(config.max_ready_packets, deliver=deliver, log=log, max_bytes=config.max_ready_bytes)
         super().__init__(stream, kind, handover)
         self.malformed = 0
@@ -86,7 +90,14 @@ class Receiver(DeliveredStream):
         self.parents = self._uplinks.parents
         self._losses = LossWatch(config, carriage.timing, self._uplinks.fastest_rtt)
         self._intake = Intake(
-            config, kind, self.change, handover, self.parents, recovered=self._losses.recovered, owner=self
+            config,
+            kind,
+            self.change,
+            handover,
+            self.parents,
+            recovered=self._losses.recovered,
+            acceptance=Acceptance(accepts) if accepts is not None else None,
+            owner=self,
         )
         self._gaps = GapWatch(config, self._intake)
         self._runs = RunWatch(config, self.parents)
@@ -239,6 +250,9 @@ class Receiver(DeliveredStream):
         self._replies.watch(now)
         self._decide_gap(now)
 
+    def copy_refused(self, parent: Parent, an: int) -> None:
+        self._emit(events.CopyRefused(self.stream, parent.link.id, parent.link.address, an))
+
     def is_in_another_epoch(self, parent: Parent, now: float) -> None:
         link = self.links.get(parent.link.id)
         if link is not None:
@@ -386,6 +400,7 @@ class Receiver(DeliveredStream):
             packets=intake.packets,
             bytes=intake.bytes,
             duplicates=intake.duplicates,
+            refused=intake.refused,
             buffered=len(intake.buffer),
             ready=len(self.handover),
             overrun=intake.overrun,

@@ -23,6 +23,8 @@ class UplinkStatistics:
     """Packets of which this parent's copy came first."""
     duplicates: int
     """Packets that another parent had brought already."""
+    refused: int
+    """Copies that our owner did not accept (`accepts`): damaged, or forged."""
     brought: int
     """Packets that came from it unasked, first or not, in order or not. Pieces of a large packet may be asked for."""
     expected: int
@@ -46,6 +48,8 @@ class ReceiverStatistics:
     packets: int
     bytes: int
     duplicates: int
+    refused: int
+    """Copies that the owner did not accept (`accepts`); the packets came from another parent, or became gaps."""
     buffered: int
     """Claims that wait for what comes before them."""
     ready: int

@@ -24,6 +24,7 @@ from ipaddress import IPv6Address, ip_address
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
+from dcp.compression import EnvelopeCheck
 from dcp.events import Content
 from dcp.guard import fault
 from dcp.links.link import Address
@@ -103,9 +104,16 @@ class PeerCore:
                 start=config.start,
                 position=config.position,
                 deliver=config.deliver,
+                accepts=EnvelopeCheck(self.policy.unpacked),
             )
         else:
-            self.receiver = self.hub.subscribe(config.stream, query=own, start=config.start, position=config.position)
+            self.receiver = self.hub.subscribe(
+                config.stream,
+                query=own,
+                start=config.start,
+                position=config.position,
+                accepts=EnvelopeCheck(self.policy.unpacked),
+            )
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)

@@ -14,7 +14,7 @@ from dcp.claims import Claim, Report
 from dcp.control import ControlType
 from dcp.errors import MalformedDatagram
 from dcp.intake import Intake
-from dcp.links.fragments import Assembler
+from dcp.links.fragments import Assembler, Whole
 from dcp.links.framing import Framing
 from dcp.links.replies import Replies
 from dcp.links.uplink import Uplink
@@ -158,9 +158,9 @@ class Incoming:
             return
         parent.tell_position(an, now)
         if epoch is not None and an > intake.position:
-            whole = self._assembler.add(epoch, prev, an, fragment)
+            whole = self._assembler.add(epoch, prev, an, fragment, link.id)
             if whole is not None:
-                intake.take(Claim(parent, epoch, whole[0], an, [(an, whole[1])]), now)
+                self._take_whole(parent, epoch, an, whole, now)
             self._replies.watch(now)
         elif epoch is not None:
             intake.take(Claim(parent, epoch, prev, an, []), now)
@@ -168,3 +168,13 @@ class Incoming:
                 parent.count(1, 0, intake.packets)
         if flags & wire.ACK_REQUEST:
             self._replies.acknowledge(link, an32, now)
+
+    def _take_whole(self, parent: Parent, epoch: int, an: int, whole: Whole, now: float) -> None:
+        """A large packet is complete. When it is bad, its pieces are asked for again and kept apart by sender."""
+        prev, payload, is_from_one = whole
+        if not self._intake.is_refused(parent, an, payload, now):
+            self._intake.take(Claim(parent, epoch, prev, an, [(an, payload)]), now)
+            return
+        self._assembler.separate(an, epoch, prev)
+        if is_from_one:
+            self._intake.refuse(parent, epoch, prev, an, now)

@@ -79,7 +79,7 @@ class Replies:
             return
         missing, highest = intake.buffer.missing(position, epoch, MAX_RANGES)
         pieces: list[Range] = []
-        partial = self._assembler.pieces_after(position, epoch)
+        partial = self._assembler.pieces_after(position, epoch, link.id)
         if partial is not None:
             # The half-built packet lies at the front: ask for its bytes, and for what is missing beyond it.
             an, pieces = partial

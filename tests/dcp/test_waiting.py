@@ -145,7 +145,8 @@ def test_half_built_packets_are_bounded_and_the_farthest_goes():
     for an in (20, 10, 30):
         assembler.add(0, an - 1, an, Fragment(0, 8, b"half"))
     assert (len(assembler), assembler.dropped) == (2, 1)
-    assert assembler.highest(0, 0) == 20
+    assert assembler.pieces_after(19, 0) == (20, [(4, 8)])
+    assert assembler.pieces_after(29, 0) is None
     assembler.forget(10, (0,))
     assert len(assembler) == 1
 
