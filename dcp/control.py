@@ -178,7 +178,7 @@ def decode_nack_untrusted(body: bytes) -> Nack:
 # --- keep-alive -----------------------------------------------------------------------------------------------------
 # clock u32, echo u32, hold u16, epoch u32, status u8, previous u64, highest u64
 _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
-_FED = 0x01
+_RESERVED = 0x01  # always sent, never looked at: it once said that a root's packets reach the sender
 _CLAIM = 0x02
 _START = 0x04
 
@@ -191,7 +191,6 @@ class KeepAlive(NamedTuple):
 
     times: Times
     epoch: int
-    fed: bool
     claim: bool
     previous: int
     highest: int
@@ -199,7 +198,7 @@ class KeepAlive(NamedTuple):
 
 
 def encode_keep_alive(k: KeepAlive) -> bytes:
-    status = (_FED if k.fed else 0) | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
+    status = _RESERVED | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
     return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
 
 
@@ -210,8 +209,8 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     _check_positions(highest)
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
-    fed, claim, start = bool(status & _FED), bool(status & _CLAIM), bool(status & _START)
-    return KeepAlive(Times(clock, echo, hold), epoch, fed, claim, previous, highest, start)
+    claim, start = bool(status & _CLAIM), bool(status & _START)
+    return KeepAlive(Times(clock, echo, hold), epoch, claim, previous, highest, start)
 
 
 # --- bundle: several packets that were waiting anyway, as one claim ---------------------------------------------------
@@ -367,7 +366,7 @@ MODE_STREAM: Final = 0x01
 MODE_UNSEALED: Final = 0x02
 
 
-ACCEPT_FED: Final = 0x01
+ACCEPT_RESERVED: Final = 0x01  # as in the keep-alive
 ACCEPT_STARTED: Final = 0x02
 
 
@@ -404,7 +403,7 @@ class Accept(NamedTuple):
     head: int
     echo: int
     status: int
-    """ACCEPT_FED, ACCEPT_STARTED: without the latter the stream has not begun here, and `start` says nothing."""
+    """ACCEPT_RESERVED, ACCEPT_STARTED: without the latter the stream has not begun here, and `start` means nothing."""
     reply: bytes
 
 

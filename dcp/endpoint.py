@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -349,7 +350,8 @@ class Endpoint:
             raise trio.ClosedResourceError("this endpoint was closed")
 
     def statistics(self) -> HubStatistics:
-        return self.hub.statistics()
+        counts = self.hub.statistics()
+        return replace(counts, dropped=counts.dropped | self.driver.dropped)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

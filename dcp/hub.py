@@ -131,7 +131,6 @@ class Hub:
         log = self._new_log(policy)
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
-        sender.is_fed = False
         receiver = self._add_receiver(
             stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode, accepts=accepts
         )
@@ -420,10 +419,7 @@ class Hub:
 
     def handle_timeout(self, *, now: float) -> None:
         self._now = self._timers_at = now
-        for stream, sender in list(self.senders.items()):
-            receiver = self.receivers.get(stream)
-            if receiver is not None:
-                sender.is_fed = receiver.is_fed
+        for sender in list(self.senders.values()):
             sender.handle_timeout(now)
         for receiver in list(self.receivers.values()):
             try:

@@ -69,7 +69,6 @@ class Parent:
         self.brought = 0
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
-        self.fed = True
 
     @property
     def head(self) -> int:
@@ -117,7 +116,6 @@ class Parent:
             link=link.id,
             address=link.address,
             up=self.up,
-            fed=self.fed,
             round_trip=link.rtt.smoothed,
             heard_ago=now - link.heard_at,
             first_copies=self.first_copies,

@@ -138,11 +138,6 @@ class Receiver(DeliveredStream):
         """The query in force."""
         return self.change.query
 
-    @property
-    def is_fed(self) -> bool:
-        """Whether some parent says that a root's packets reach it."""
-        return self._uplinks.is_fed
-
     # --- parents ------------------------------------------------------------------------------------------------------
 
     def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
@@ -187,7 +182,6 @@ class Receiver(DeliveredStream):
     def _accepted(self, link: Uplink, accept: control.Accept, now: float) -> None:
         parent = link.parent
         parent.up = True
-        parent.fed = bool(accept.status & control.ACCEPT_FED)
         parent.confirmed_epoch = accept.epoch
         has_begun = bool(accept.status & control.ACCEPT_STARTED)
         if has_begun:

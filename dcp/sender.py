@@ -50,8 +50,6 @@ class Sender(PublishedStream):
         kind: StreamKind = PACKETS,
     ) -> None:
         super().__init__(stream, log, kind)
-        self.is_fed = True
-        """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
         self.links: dict[int, Downlink] = {}
         self.children: dict[int, Child] = {}
         self._config = config
@@ -78,7 +76,7 @@ class Sender(PublishedStream):
 
     def receive_request(self, request: control.Request, address: Address, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
-        self._answering.receive_request(request, address, fed=self.is_fed, children=len(self.links), now=now)
+        self._answering.receive_request(request, address, children=len(self.links), now=now)
 
     def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
         """Take the child: its link id, or None when the ticket has run out, or its query is refused.
@@ -107,7 +105,7 @@ class Sender(PublishedStream):
     def _try_accept(self, link: Downlink, clock: int = 0) -> None:
         """Answer the child once our own query brings what it wants."""
         if self._queries.try_admit(link):
-            self._answering.send_accept(link, clock, fed=self.is_fed)
+            self._answering.send_accept(link, clock)
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +256,6 @@ class Sender(PublishedStream):
             self._behind += 1
             self.close(link.id, Reason.BEHIND)
         else:
-            link.fed = self.is_fed
             link.handle_timeout(now)
             if link.outbox or link.is_catching_up:
                 self._busy[link.id] = link

@@ -15,8 +15,6 @@ class UplinkStatistics:
     address: Address
     up: bool
     """Accepted, and data may flow."""
-    fed: bool
-    """It says that it is fed from a root."""
     round_trip: float
     heard_ago: float
     first_copies: int
@@ -137,4 +135,5 @@ class HubStatistics:
     bytes_in: int
     bytes_out: int
     dropped: dict[str, int]
-    """Datagrams that changed nothing, by reason."""
+    """Datagrams that changed nothing, by reason. An endpoint adds those of its socket: `foreign` (of another protocol),
+    `truncated` and `send error`."""

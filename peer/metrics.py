@@ -136,7 +136,7 @@ def _limits(peer: Peer) -> Iterator[Sample]:
     now = peer.now()
     if peer.core.receiver is not None:
         got = peer.core.receiver.statistics(now)
-        for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent"):
+        for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent", "refused"):
             yield "limits_reached_total", {"limit": name}, getattr(got, name)
     if peer.core.sender is not None:
         sent = peer.core.sender.statistics(now)
@@ -189,7 +189,7 @@ def _mesh(peer: Peer) -> Iterator[Sample]:
     yield "datagrams_total", {"direction": "out"}, hub.datagrams_out
     yield "datagram_bytes_total", {"direction": "in"}, hub.bytes_in
     yield "datagram_bytes_total", {"direction": "out"}, hub.bytes_out
-    for reason, count in sorted(hub.dropped.items()):
+    for reason, count in sorted((hub.dropped | peer.driver.dropped).items()):
         yield "dropped_total", {"reason": reason}, count
 
 

@@ -53,14 +53,12 @@ class Answering:
         self._send_open = send_open
         self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
 
-    def receive_request(
-        self, request: control.Request, address: Address, *, fed: bool, children: int, now: float
-    ) -> None:
+    def receive_request(self, request: control.Request, address: Address, *, children: int, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         known = self.by_nonce.get(request.nonce)
         if known is not None:
             if known.address == address and not known.child.waiting:
-                self.send_accept(known, request.clock, fed=fed)
+                self.send_accept(known, request.clock)
             return
         if request.nonce in self.tickets:
             return
@@ -104,13 +102,11 @@ class Answering:
         self._accepts[link.id] = (nonce, reply)
         return link
 
-    def send_accept(self, link: Downlink, clock: int, *, fed: bool) -> None:
+    def send_accept(self, link: Downlink, clock: int) -> None:
         nonce, reply = self._accepts[link.id]
         child = link.child
         start = child.proposed_start()
-        status = control.ACCEPT_FED if fed else 0
-        if start is not None:
-            status |= control.ACCEPT_STARTED
+        status = control.ACCEPT_RESERVED | (control.ACCEPT_STARTED if start is not None else 0)
         self._send_open(
             control.Accept(
                 link.child_nonce, link.id, nonce, child.epoch, start or 0, self._log.head, clock, status, reply

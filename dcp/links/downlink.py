@@ -51,7 +51,6 @@ class Downlink(Link):
         self.child = child
         self.remote_id = request.link
         self.child_nonce = request.nonce
-        self.fed = True
         self.payload_room = self.max_datagram - wire.BODY_AT - 1 - control.ENTRY.size
         """Bytes of payload, with their entries in a bundle, that fit a datagram."""
         self.outbox: deque[bytes] = deque()
@@ -229,7 +228,7 @@ class Downlink(Link):
         epoch = self.child.epoch
         if isinstance(claim, HoleClaim):
             return self.encode(wire.CONTROL, 0, 0, control.encode_hole(control.Hole(epoch, *claim)))
-        return self._encode_keep_alive(control.KeepAlive(self.times(now), epoch, self.fed, True, *claim))
+        return self._encode_keep_alive(control.KeepAlive(self.times(now), epoch, True, *claim))
 
     def _must_ask(self) -> bool:
         quarter = max(1, min(self._config.ack_every_packets, self.window.room // 4))
@@ -287,7 +286,7 @@ class Downlink(Link):
             self.probe_at = now + 2 * self._rto()
             self.keep_alive.at = now
         if self.keep_alive.is_due(now):
-            self.post(self._encode_keep_alive(current_keep_alive(self.child, self.times(now), self.fed)))
+            self.post(self._encode_keep_alive(current_keep_alive(self.child, self.times(now))))
 
     def _encode_keep_alive(self, keep_alive: control.KeepAlive) -> bytes:
         flags = wire.KEEP_ALIVE

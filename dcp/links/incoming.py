@@ -118,7 +118,6 @@ class Incoming:
     def _on_keep_alive(self, link: Uplink, flags: int, keep_alive: control.KeepAlive, now: float) -> None:
         link.hear_times(keep_alive.times, now)
         parent = link.parent
-        parent.fed = keep_alive.fed
         if self._intake.position is None:
             parent.tell_position(keep_alive.highest, now)
             if keep_alive.start and parent.start is None:

@@ -38,7 +38,7 @@ class KeepAliveTimer:
         return True
 
 
-def current_keep_alive(child: Child, times: Times, fed: bool) -> KeepAlive:
+def current_keep_alive(child: Child, times: Times) -> KeepAlive:
     """Where we stand, as a claim wherever one can be made."""
     log, cursor = child.log, child.cursor
     can_claim = (
@@ -49,8 +49,8 @@ def current_keep_alive(child: Child, times: Times, fed: bool) -> KeepAlive:
     )
     if can_claim:
         prev = max(cursor.prev, cursor.position - QUARTER)
-        return KeepAlive(times, child.epoch, fed, True, prev, cursor.position)
+        return KeepAlive(times, child.epoch, True, prev, cursor.position)
     start = child.proposed_start() if child.floor is None and log.started else None
     if start is not None and start <= log.head:
-        return KeepAlive(times, child.epoch, fed, False, start, log.head, start=True)
-    return KeepAlive(times, child.epoch, fed, False, 0, log.head if log.started else 0)
+        return KeepAlive(times, child.epoch, False, start, log.head, start=True)
+    return KeepAlive(times, child.epoch, False, 0, log.head if log.started else 0)

@@ -83,11 +83,6 @@ class Uplinks:
     def up(self) -> Iterator[Uplink]:
         return (link for link in self.by_id.values() if link.parent.up)
 
-    @property
-    def is_fed(self) -> bool:
-        """Whether some parent says that a root's packets reach it."""
-        return any(parent.fed for parent in self.parents.values() if parent.up)
-
     def fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.up()), default=self._config.initial_rtt)
 

@@ -25,7 +25,7 @@ BODIES = {
         wire.KEEP_ALIVE,
         0x1_0000_0007,
         0x1_0000_0005,
-        control.encode_keep_alive(control.KeepAlive(TIMES, 3, True, True, 0x1_0000_0005, 0x1_0000_0007)),
+        control.encode_keep_alive(control.KeepAlive(TIMES, 3, True, 0x1_0000_0005, 0x1_0000_0007)),
     ),
     "hole": (wire.CONTROL, 0, 0, control.encode_hole(control.Hole(3, 7, 9))),
     "fragment": (wire.CONTROL, 12, 9, control.encode_fragment(4, 8, b"half")),

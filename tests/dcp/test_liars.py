@@ -25,7 +25,7 @@ PARENTS = ("honest1", "liar", "honest2")
 
 
 def keep_alive(link, now, previous, highest, *, claim=True):
-    body = control.KeepAlive(link.times(now), link.child.epoch, True, claim, previous, highest)
+    body = control.KeepAlive(link.times(now), link.child.epoch, claim, previous, highest)
     return link.encode(wire.KEEP_ALIVE, highest & 0xFFFFFFFF, previous & 0xFFFFFFFF, control.encode_keep_alive(body))
 
 

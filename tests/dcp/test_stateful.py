@@ -261,7 +261,7 @@ class Mesh(RuleBasedStateMachine):
         while self.now < end:
             for child, parents in PARENTS.items():
                 links = self.hubs[child].receivers[STREAM].links.values()
-                if not any(link.parent.fed or not link.up for link in links):
+                if len(links) < len(parents):
                     for parent in parents:
                         self.hubs[child].add_sender(STREAM, (parent, 1), now=self.now)
             self.advance_time(0.02)

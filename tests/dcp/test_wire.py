@@ -316,7 +316,7 @@ def test_a_keep_alive_to_the_end_of_numbers_does_not_overflow_later():
     world.run(0.3)
     (link,) = world.senders["root"].links.values()
     top = (1 << 64) - 1
-    body = control.encode_keep_alive(control.KeepAlive(link.times(world.net.now), 0, True, True, 0, top))
+    body = control.encode_keep_alive(control.KeepAlive(link.times(world.net.now), 0, True, 0, top))
     for data in (
         link.encode(wire.KEEP_ALIVE, top, 0, body),
         link.encode(wire.ACK_REQUEST, 5, top, b"x"),
