@@ -19,8 +19,8 @@ from dcp.links.carriage import carriage_of
 from dcp.links.downlink import Downlink
 from dcp.links.link import Address
 from dcp.links.sealing import granted_sealing
+from dcp.links.tickets import Tickets
 from dcp.log import Log
-from dcp.openings import Tickets
 
 
 class Answering:

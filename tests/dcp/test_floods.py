@@ -10,7 +10,7 @@ from dcp.config import Config
 from dcp.control import Reason
 from dcp.hub import MAX_OUTBOX, MAX_OUTBOX_BYTES
 from dcp.links.repairs import MAX_REPAIR_CREDIT, REPAIR_BYTES_PER_SECOND, RepairBudget
-from dcp.openings import MAX_TICKET_BYTES, MAX_TICKETS
+from dcp.links.tickets import MAX_TICKET_BYTES, MAX_TICKETS
 from dcp.outbox import Outbox
 from dcp.queries import PredicatePolicy
 from dcp.testing import Conditions

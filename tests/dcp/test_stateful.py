@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dcp import events, openings
+from dcp import events
 from dcp.control import Start
 from dcp.hub import MAX_EVENTS, Hub
-from dcp.links import downlink, retransmission, uplinks
+from dcp.links import downlink, retransmission, tickets, uplinks
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
 
 ROOTS = ("R1", "R2")
@@ -236,7 +236,7 @@ class Mesh(RuleBasedStateMachine):
             for parent in hub.senders.values():
                 assert len(parent.log) <= CONFIG.max_log_packets
                 assert len(parent.log._segments) <= CONFIG.max_segments
-                assert len(parent._answering.tickets) <= openings.MAX_TICKETS
+                assert len(parent._answering.tickets) <= tickets.MAX_TICKETS
                 assert set(hub._downlinks) == set(parent.children)
                 assert set(parent._busy) <= set(parent.links) == set(parent.children)
                 assert len(parent._answering.by_nonce) == len(parent._answering) == len(parent.links)
