@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dcp import control
+from dcp import handshake
 from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.cursor import Cursor
@@ -35,7 +35,7 @@ class PendingQuery:
 
 
 class Child:
-    def __init__(self, log: Log, config: Config, request: control.Request) -> None:
+    def __init__(self, log: Log, config: Config, request: handshake.Request) -> None:
         self.log = log
         self.query = request.query
         self.epoch = request.epoch
@@ -43,8 +43,8 @@ class Child:
         """Accepted by the owner but not yet by the log: our own query does not cover the child's so far."""
         self.interest: Interest | None = None
         self.pending: PendingQuery | None = None
-        self.start: int | None = request.position if request.start == control.Start.POSITION else None
-        self.from_oldest = request.start == control.Start.OLDEST
+        self.start: int | None = request.position if request.start == handshake.Start.POSITION else None
+        self.from_oldest = request.start == handshake.Start.OLDEST
         self.came_early = not log.started
         """It was here before the first packet, so that is where it starts."""
         self.acked = 0

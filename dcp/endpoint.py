@@ -28,11 +28,12 @@ import trio
 from dcp import events
 from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
-from dcp.control import Reason, Start, reason_name
+from dcp.control import Reason, reason_name
 from dcp.driver import Driver
 from dcp.errors import LinkClosed, PayloadRefused
 from dcp.events import Content, Gap, Packet
 from dcp.guard import guard
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.kinds import BYTES
 from dcp.links.link import Address

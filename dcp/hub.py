@@ -17,13 +17,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dcp import control, events, wire
+from dcp import events, handshake, wire
 from dcp.acceptance import Accepts
 from dcp.admission import Bucket, HostBuckets
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
+from dcp.handshake import Start
 from dcp.kinds import kind_of
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
@@ -256,7 +257,7 @@ class Hub:
         number = self._next_number
         self._next_number += 1
         inquiry = _Inquiry(
-            number, address, body, self._rng.randbytes(16), control.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
+            number, address, body, self._rng.randbytes(16), handshake.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
         )
         self._inquiries[inquiry.nonce] = inquiry
         self._send_inquiry(inquiry)
@@ -266,10 +267,10 @@ class Hub:
         """Answer an `InquiryReceived`. Once; a repeated question gets its answer by being asked again."""
         asked = self._asked.pop(ticket, None)
         if asked is not None:
-            self._send_open(control.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
+            self._send_open(handshake.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
 
     def _send_inquiry(self, inquiry: _Inquiry) -> None:
-        self._send_open(control.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
+        self._send_open(handshake.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
 
     # --- input --------------------------------------------------------------------------------------------------------
 
@@ -282,7 +283,7 @@ class Hub:
             flags, _ = wire.decode_header_untrusted(data)
             if flags & wire.OPEN:
                 kind, body = wire.decode_open_untrusted(data)
-                self._receive_opening(control.decode_opening_untrusted(kind, body), address, now)
+                self._receive_opening(handshake.decode_opening_untrusted(kind, body), address, now)
             else:
                 self._receive_bound(flags, data, address, now)
         except MalformedDatagram as error:
@@ -323,7 +324,7 @@ class Hub:
             if not self._resets.allows(now):
                 raise MalformedDatagram("unknown link")
             self._dropped["unknown link"] += 1
-            self._send_open(control.Reset(link_id), address)
+            self._send_open(handshake.Reset(link_id), address)
             return
         sender, downlink = down
         self._check(downlink.address, address, wire.seal_is_valid(downlink.seal_in, data))
@@ -339,31 +340,31 @@ class Hub:
         if ours[:2] != theirs[:2]:
             raise MalformedDatagram("address")
 
-    def _receive_opening(self, message: control.Opening, address: Address, now: float) -> None:
+    def _receive_opening(self, message: handshake.Opening, address: Address, now: float) -> None:
         match message:
-            case control.Request():
+            case handshake.Request():
                 self._on_request(message, address, now)
-            case control.Inquire():
+            case handshake.Inquire():
                 self._on_inquire(message, address, now)
-            case control.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
+            case handshake.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
                 inquiry = self._inquiries[nonce]
                 if inquiry.address == address and inquiry.cookie != cookie:
                     inquiry.cookie = cookie
                     self._send_inquiry(inquiry)
-            case control.Challenge() | control.Accept() | control.Refuse():
+            case handshake.Challenge() | handshake.Accept() | handshake.Refuse():
                 if not any(r.receive_opening(message, address, now) for r in list(self.receivers.values())):
                     self._dropped["unknown opening"] += 1
-                    if isinstance(message, control.Accept) and self._resets.allows(now):
+                    if isinstance(message, handshake.Accept) and self._resets.allows(now):
                         # A parent took us for a child although we gave up on it: tell it, so that it can forget us.
-                        self._send_open(control.Reset(message.link), address)
-            case control.Reset():
+                        self._send_open(handshake.Reset(message.link), address)
+            case handshake.Reset():
                 self._on_reset(message, address, now)
-            case control.Answer():
+            case handshake.Answer():
                 self._on_answer(message, address)
 
-    def _on_request(self, request: control.Request, address: Address, now: float) -> None:
+    def _on_request(self, request: handshake.Request, address: Address, now: float) -> None:
         if not self._cookies.is_ours(request.cookie, address, now):
-            self._send_open(control.Challenge(request.nonce, self._cookies.bake(address, now)), address)
+            self._send_open(handshake.Challenge(request.nonce, self._cookies.bake(address, now)), address)
             return
         if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
@@ -374,13 +375,13 @@ class Hub:
             raise MalformedDatagram("stream name") from None
         sender = self.senders.get(stream)
         if sender is None:
-            self._send_open(control.Refuse(request.nonce, Reason.STREAM_UNKNOWN, b""), address)
+            self._send_open(handshake.Refuse(request.nonce, Reason.STREAM_UNKNOWN, b""), address)
             return
         sender.receive_request(request, address, now)
 
-    def _on_inquire(self, inquire: control.Inquire, address: Address, now: float) -> None:
+    def _on_inquire(self, inquire: handshake.Inquire, address: Address, now: float) -> None:
         if not self._cookies.is_ours(inquire.cookie, address, now):
-            self._send_open(control.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
+            self._send_open(handshake.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
             return
         if len(inquire.body) > MAX_INQUIRY_BYTES:
             raise MalformedDatagram("limit", "inquiry")
@@ -394,7 +395,7 @@ class Hub:
         self._asked[ticket] = (inquire.nonce, address)
         self._emit(events.InquiryReceived(ticket, address, inquire.body))
 
-    def _on_answer(self, answer: control.Answer, address: Address) -> None:
+    def _on_answer(self, answer: handshake.Answer, address: Address) -> None:
         inquiry = self._inquiries.get(answer.nonce)
         if inquiry is None or inquiry.address != address:
             self._dropped["unknown answer"] += 1
@@ -402,7 +403,7 @@ class Hub:
         del self._inquiries[answer.nonce]
         self._emit(events.InquiryAnswered(inquiry.number, address, answer.body))
 
-    def _on_reset(self, reset: control.Reset, address: Address, now: float) -> None:
+    def _on_reset(self, reset: handshake.Reset, address: Address, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
         if not self._resets_heard.allows(now):
             self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
@@ -489,8 +490,8 @@ class Hub:
     def _forget_uplink(self, link_id: int) -> None:
         self._uplinks.pop(link_id, None)
 
-    def _send_open(self, message: control.Opening, address: Address) -> None:
-        kind, body = control.encode_opening(message)
+    def _send_open(self, message: handshake.Opening, address: Address) -> None:
+        kind, body = handshake.encode_opening(message)
         if not self._outbox.add(wire.encode_open(kind, body), address):
             self._dropped["outbox full"] += 1
 
@@ -502,5 +503,5 @@ class Hub:
 
 
 def _check_stream(stream: str) -> None:
-    if not 1 <= len(stream.encode()) <= control.MAX_STREAM_BYTES:
-        raise ValueError(f"a stream's name has 1 to {control.MAX_STREAM_BYTES} bytes, not {stream!r}")
+    if not 1 <= len(stream.encode()) <= handshake.MAX_STREAM_BYTES:
+        raise ValueError(f"a stream's name has 1 to {handshake.MAX_STREAM_BYTES} bytes, not {stream!r}")

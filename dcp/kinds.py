@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from dcp.claims import Packets
-from dcp.control import MODE_STREAM
+from dcp.handshake import MODE_STREAM
 from dcp.queries import EVERYTHING
 
 

@@ -19,14 +19,15 @@ import math
 import random
 from collections.abc import Callable
 
-from dcp import control, events, wire
+from dcp import control, events, handshake, wire
 from dcp.acceptance import Acceptance, Accepts
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
 from dcp.delivery import DeliveredStream
 from dcp.epochs import QueryChange
 from dcp.gaps import GapWatch
 from dcp.handover import Handover
+from dcp.handshake import Start
 from dcp.intake import Intake
 from dcp.kinds import PACKETS, StreamKind
 from dcp.links.carriage import carriage_of
@@ -60,7 +61,7 @@ class Receiver(DeliveredStream):
         new_link_id: Callable[[], int],
         forget_link: Callable[[int], None],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[control.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, Address], None],
         query: bytes = EVERYTHING,
         start: Start = Start.NEW,
         position: int | None = None,
@@ -179,11 +180,11 @@ class Receiver(DeliveredStream):
         start = Start.POSITION if position is not None else self._starting.mode
         return Wish(self.epoch, self.query, start, position or 0, self.handover.room())
 
-    def _accepted(self, link: Uplink, accept: control.Accept, now: float) -> None:
+    def _accepted(self, link: Uplink, accept: handshake.Accept, now: float) -> None:
         parent = link.parent
         parent.up = True
         parent.confirmed_epoch = accept.epoch
-        has_begun = bool(accept.status & control.ACCEPT_STARTED)
+        has_begun = bool(accept.status & handshake.ACCEPT_STARTED)
         if has_begun:
             parent.start = accept.start
         if accept.head or (has_begun and self.position is None):

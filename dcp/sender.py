@@ -14,7 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from dcp import control, events, wire
+from dcp import control, events, handshake, wire
 from dcp.child import Child
 from dcp.config import Config
 from dcp.control import Reason
@@ -46,7 +46,7 @@ class Sender(PublishedStream):
         *,
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[control.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, Address], None],
         kind: StreamKind = PACKETS,
     ) -> None:
         super().__init__(stream, log, kind)
@@ -74,7 +74,7 @@ class Sender(PublishedStream):
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def receive_request(self, request: control.Request, address: Address, now: float) -> None:
+    def receive_request(self, request: handshake.Request, address: Address, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         self._answering.receive_request(request, address, children=len(self.links), now=now)
 

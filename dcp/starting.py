@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.parent import Parent
 from dcp.serial import MAX_POSITION
 

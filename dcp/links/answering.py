@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from dcp import control, events
+from dcp import events, handshake
 from dcp.admission import HostBuckets, query_cost
 from dcp.child import Child
 from dcp.config import Config
@@ -36,7 +36,7 @@ class Answering:
         *,
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[control.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, Address], None],
     ) -> None:
         self.tickets = Tickets()
         self.refused = 0
@@ -53,7 +53,7 @@ class Answering:
         self._send_open = send_open
         self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
 
-    def receive_request(self, request: control.Request, address: Address, *, children: int, now: float) -> None:
+    def receive_request(self, request: handshake.Request, address: Address, *, children: int, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         known = self.by_nonce.get(request.nonce)
         if known is not None:
@@ -70,9 +70,9 @@ class Answering:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
             self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello))
 
-    def _why_not(self, request: control.Request, children: int) -> tuple[Reason, bytes] | None:
+    def _why_not(self, request: handshake.Request, children: int) -> tuple[Reason, bytes] | None:
         """What speaks against a request before anybody is asked, the cheapest checks first."""
-        if request.mode & control.MODE_STREAM != self._kind.mode:
+        if request.mode & handshake.MODE_STREAM != self._kind.mode:
             return Reason.MODE_MISMATCH, b""
         if granted_sealing(self._config, request.mode) is None:
             return Reason.MODE_MISMATCH, b"this sender wants sealed packets"
@@ -86,15 +86,15 @@ class Answering:
             return Reason.MODE_MISMATCH, b"query too long"
         return None
 
-    def refuse(self, request: control.Request, address: Address, reason: int, body: bytes = b"") -> None:
+    def refuse(self, request: handshake.Request, address: Address, reason: int, body: bytes = b"") -> None:
         self.refused += 1
-        self._send_open(control.Refuse(request.nonce, reason, body), address)
+        self._send_open(handshake.Refuse(request.nonce, reason, body), address)
 
-    def open_link(self, request: control.Request, address: Address, reply: bytes, *, now: float) -> Downlink:
+    def open_link(self, request: handshake.Request, address: Address, reply: bytes, *, now: float) -> Downlink:
         """The owner has accepted, and the query is one: the link exists from now on, at this end."""
         child = Child(self._log, self._config, request)
         link = Downlink(self._new_link_id(), address, child, self._config, self._carriage, request, now=now)
-        nonce = self._rng.randbytes(control.NONCE_BYTES)
+        nonce = self._rng.randbytes(handshake.NONCE_BYTES)
         sealing = granted_sealing(self._config, request.mode)
         assert sealing is not None
         link.seal_in, link.seal_out = sealing.seals(request.nonce, nonce, is_child=False)
@@ -106,9 +106,9 @@ class Answering:
         nonce, reply = self._accepts[link.id]
         child = link.child
         start = child.proposed_start()
-        status = control.ACCEPT_RESERVED | (control.ACCEPT_STARTED if start is not None else 0)
+        status = handshake.ACCEPT_RESERVED | (handshake.ACCEPT_STARTED if start is not None else 0)
         self._send_open(
-            control.Accept(
+            handshake.Accept(
                 link.child_nonce, link.id, nonce, child.epoch, start or 0, self._log.head, clock, status, reply
             ),
             link.address,

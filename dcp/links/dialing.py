@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dcp import control
+from dcp import control, handshake
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
+from dcp.handshake import Start
 from dcp.kinds import StreamKind
 from dcp.links.link import Address, clock_of
 from dcp.links.sealing import wanted_sealing
@@ -40,9 +41,9 @@ class Dialing:
         config: Config,
         uplinks: Uplinks,
         *,
-        send_open: Callable[[control.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, Address], None],
         wish: Callable[[], Wish],
-        accepted: Callable[[Uplink, control.Accept, float], None],
+        accepted: Callable[[Uplink, handshake.Accept, float], None],
     ) -> None:
         self.resets = 0
         """Links that were lost because the other end did not know them."""
@@ -58,7 +59,7 @@ class Dialing:
     def send_request(self, link: Uplink, now: float) -> None:
         wish = self._wish()
         self._send_open(
-            control.Request(
+            handshake.Request(
                 mode=self._mode,
                 link=link.id,
                 nonce=link.nonce,
@@ -78,7 +79,7 @@ class Dialing:
         link.requests += 1
 
     def receive_answer(
-        self, message: control.Challenge | control.Accept | control.Refuse, address: Address, now: float
+        self, message: handshake.Challenge | handshake.Accept | handshake.Refuse, address: Address, now: float
     ) -> bool:
         """An answer to one of our openings; False when it is not ours."""
         link = self._uplinks.opened_with(message.nonce, address)
@@ -86,19 +87,19 @@ class Dialing:
             return False
         if link.parent.up:
             return True
-        if isinstance(message, control.Challenge):
+        if isinstance(message, handshake.Challenge):
             if link.cookie != message.cookie:
                 link.cookie = message.cookie
                 link.requests = 0
                 self.send_request(link, now)
-        elif isinstance(message, control.Refuse):
+        elif isinstance(message, handshake.Refuse):
             self._uplinks.lose(link, message.reason, message.body)
         else:
             self._bind(link, message, now)
             self._accepted(link, message, now)
         return True
 
-    def _bind(self, link: Uplink, accept: control.Accept, now: float) -> None:
+    def _bind(self, link: Uplink, accept: handshake.Accept, now: float) -> None:
         """The link is open: from now on its datagrams carry the parent's id and our seal."""
         link.remote_id = accept.link
         link.epoch = accept.epoch

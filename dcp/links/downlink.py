@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from dcp import control, wire
+from dcp import control, handshake, wire
 from dcp.child import Child
 from dcp.config import Config
 from dcp.control import Range
@@ -43,7 +43,7 @@ class Downlink(Link):
         child: Child,
         config: Config,
         carriage: Carriage,
-        request: control.Request,
+        request: handshake.Request,
         *,
         now: float,
     ) -> None:

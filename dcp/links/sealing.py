@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from dcp.config import Config
-from dcp.control import MODE_STREAM, MODE_UNSEALED
+from dcp.handshake import MODE_STREAM, MODE_UNSEALED
 from dcp.wire import Seal, derive_key
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dcp.config import Config
-from dcp.control import NO_COOKIE
+from dcp.handshake import NO_COOKIE
 from dcp.links.link import Address, Link
 from dcp.parent import Parent
 from dcp.wire import encode_bound

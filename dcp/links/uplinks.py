@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from dcp import control, events, wire
+from dcp import control, events, handshake, wire
 from dcp.config import Config
 from dcp.links.link import Address
 from dcp.links.uplink import Uplink
@@ -43,7 +43,7 @@ class Uplinks:
     # --- coming and going ---------------------------------------------------------------------------------------------
 
     def add(self, address: Address, hello: bytes, now: float) -> Uplink:
-        nonce = self._rng.randbytes(control.NONCE_BYTES)
+        nonce = self._rng.randbytes(handshake.NONCE_BYTES)
         link = Uplink(self._new_link_id(), address, self._config, nonce, hello, now=now)
         self.by_id[link.id] = link
         self.parents[link.id] = link.parent

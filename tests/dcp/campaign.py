@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from dcp import events
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.links.link import Address
 from dcp.queries import EVERYTHING, PredicatePolicy

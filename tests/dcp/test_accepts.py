@@ -11,8 +11,8 @@ from dcp import events, wire
 from dcp.acceptance import REFUSALS_AT_ONCE, REFUSALS_PER_SECOND
 from dcp.compression import MAX_OPENED_BYTES, Compressor, EnvelopeCheck
 from dcp.config import Config
-from dcp.control import Start
 from dcp.errors import EnvelopeUnknown, PayloadRefused
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.world import STREAM, World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcp import control, events, guard, wire
+from dcp import control, events, guard, handshake, wire
 from dcp.admission import MAX_HOSTS, HostBuckets, network_of
 from dcp.config import Config
 from dcp.control import Reason
@@ -130,7 +130,7 @@ def test_at_half_loss_each_way_the_budget_is_enough(size):
 def cookie_for(world, address):
     world.hubs["root"].receive_datagram(encoded(request()), address, now=world.net.now)
     challenge = answers(world.hubs["root"])[-1]
-    return control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    return handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
 
 
 def root_with(policy, **config):

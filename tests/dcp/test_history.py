@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp import guard
-from dcp.control import Start
 from dcp.cursor import PAUSED, Cursor, DataClaim
+from dcp.handshake import Start
 from dcp.history import SLICE_PACKETS, SLICE_SECONDS, Answers, HistorySlice
 from dcp.log import Log
 from dcp.queries import PredicatePolicy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.kinds import PACKETS
 from dcp.links.link import Link
 from dcp.parent import Parent

@@ -9,7 +9,8 @@ import pytest
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.campaign import policy, token
 from tests.dcp.world import Wire, World

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dcp import events
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.hub import MAX_EVENTS, Hub
 from dcp.links import downlink, retransmission, tickets, uplinks
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token

@@ -8,7 +8,7 @@ import pytest
 
 from dcp import events, wire
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.world import World
 

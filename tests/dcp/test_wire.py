@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp import control, wire
+from dcp import control, handshake, wire
 from dcp.errors import MalformedDatagram
 from tests.dcp import packets
 from tests.dcp.world import World
@@ -50,7 +50,7 @@ def decode_all(data: bytes) -> None:
     """Every decoder that these bytes could reach, in whichever order the flags say."""
     flags, _ = wire.decode_header_untrusted(data)
     if flags & wire.OPEN:
-        control.decode_opening_untrusted(*wire.decode_open_untrusted(data))
+        handshake.decode_opening_untrusted(*wire.decode_open_untrusted(data))
         return
     body = data[wire.BODY_AT :]
     for decode in (
@@ -94,7 +94,7 @@ def test_every_packet_type_has_golden_bytes():
     kinds = {
         bytes.fromhex(golden)[wire.HEADER.size] for golden in GOLDEN.values() if bytes.fromhex(golden)[1] & wire.OPEN
     }
-    assert kinds == {int(kind) for kind in control.OpenType}
+    assert kinds == {int(kind) for kind in handshake.OpenType}
     controls = {data[wire.BODY_AT] for golden in GOLDEN.values() if (data := bytes.fromhex(golden))[1] & wire.CONTROL}
     assert controls == {int(kind) for kind in control.ControlType}
 
