@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import msgpack
 
-from dcp import Config, Hub, control, wire
-from dcp.control import Start
+from dcp import Config, Hub, control, handshake, wire
+from dcp.handshake import Start
 from dcp.receiver import Receiver
 from dht import Identity, PeerRecord
 from dht import Role as DhtRole
@@ -88,19 +88,19 @@ class Speaker:
         """What an address must echo before anything it says costs the victim anything."""
         deadline = time.monotonic() + 5.0
         while time.monotonic() < deadline:
-            self.send(opening(control.Inquire(self.rng.randbytes(16), control.NO_COOKIE, b"x")))
+            self.send(opening(handshake.Inquire(self.rng.randbytes(16), handshake.NO_COOKIE, b"x")))
             time.sleep(0.02)
             for data in self.received():
                 with suppress(Exception):
                     kind, body = wire.decode_open_untrusted(data)
-                    answer = control.decode_opening_untrusted(kind, body)
-                    if isinstance(answer, control.Challenge):
+                    answer = handshake.decode_opening_untrusted(kind, body)
+                    if isinstance(answer, handshake.Challenge):
                         return answer.cookie
         raise RuntimeError("the victim gave no cookie for 5 s")
 
 
-def opening(message: control.Opening) -> bytes:
-    return wire.encode_open(*control.encode_opening(message))
+def opening(message: handshake.Opening) -> bytes:
+    return wire.encode_open(*handshake.encode_opening(message))
 
 
 class Child(Speaker):
@@ -170,7 +170,7 @@ def joins(victim: Victim, rng: random.Random) -> Step:
         version = "3.1" if number % 3 == 0 else "1.0"
         speaker.send(
             opening(
-                control.Request(
+                handshake.Request(
                     mode=0,
                     link=number + 1,
                     nonce=rng.randbytes(16),
@@ -200,7 +200,7 @@ def children(victim: Victim, rng: random.Random) -> Step:
     def step(number: int) -> None:
         text = f"/flight[id = '{number}']/a{number}[b > {number} or c < -{number}] " + "or /x = 1 " * 60
         question = messages.encode_request(messages.ChildrenRequest(token(text)[:1_024]))
-        speaker.send(opening(control.Inquire(rng.randbytes(16), cookie, question)))
+        speaker.send(opening(handshake.Inquire(rng.randbytes(16), cookie, question)))
         for _ in speaker.received():
             pass
 

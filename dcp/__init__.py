@@ -8,10 +8,11 @@ The specification is docs/dcp.md.
 """
 
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
 from dcp.endpoint import Endpoint, Publisher, Subscription, open_endpoint
 from dcp.errors import DcpError, LinkClosed, MalformedDatagram, PayloadRefused, StreamClosed
 from dcp.events import Gap, Packet, QuerySwitched, Started
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 

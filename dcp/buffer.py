@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 
+from dcp.claims import Packets
 from dcp.control import Range
-
-Packets = list[tuple[int, bytes]]
 
 
 class ReorderBuffer:
@@ -45,6 +44,11 @@ class ReorderBuffer:
         if len(self._starts) > 2 * len(self._order) + 64:
             self._starts = [(prev, an, epoch) for (an, epoch), (prev, _) in self._claims.items()]
             heapify(self._starts)
+
+    def has(self, epoch: int, prev: int, an: int) -> bool:
+        """Whether this claim, or a wider one that ends alike, waits already."""
+        known = self._claims.get((an, epoch))
+        return known is not None and known[0] <= prev
 
     def take(self, position: int, epochs: tuple[int, ...]) -> tuple[int, int, Packets] | None:
         """A claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""

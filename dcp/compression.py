@@ -9,11 +9,12 @@ shared by the stream is what makes small packets small: alone, one compresses ha
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from dcp.claims import Packets
 from dcp.control import MAX_PAYLOAD_BYTES
-from dcp.errors import PayloadRefused
+from dcp.errors import EnvelopeUnknown, PayloadRefused
 
 PLAIN: Final = 0x00
 PLAIN_MARK: Final = b"\x00"
@@ -22,6 +23,9 @@ ZSTD: Final = 0x02
 ZSTD_DICTIONARY: Final = 0x03
 
 KINDS: Final = ("none", "zlib", "zstd")
+
+# Opened payloads that wait for the application.
+MAX_OPENED_BYTES: Final = 8 << 20
 
 
 class Compressor:
@@ -67,7 +71,7 @@ class Compressor:
             return _zlib_unpack(envelope[1:], limit)
         if mark in (ZSTD, ZSTD_DICTIONARY):
             return self._zstd_unpack(mark, envelope[1:], limit)
-        raise PayloadRefused(f"unknown envelope 0x{mark:02x}")
+        raise EnvelopeUnknown(f"unknown envelope 0x{mark:02x}")
 
     def _zstd_pack(self, payload: bytes) -> bytes:
         import zstandard
@@ -94,7 +98,7 @@ class Compressor:
             decompressor = self._unpack
         else:
             if self._dictionary is None:
-                raise PayloadRefused("packed with a dictionary that this peer does not have")
+                raise EnvelopeUnknown("packed with a dictionary that this peer does not have")
             if self._unpack_with_dictionary is None:
                 shared = zstandard.ZstdCompressionDict(self._dictionary)
                 self._unpack_with_dictionary = zstandard.ZstdDecompressor(dict_data=shared)
@@ -104,6 +108,56 @@ class Compressor:
             return decompressor.decompress(packed, max_output_size=limit)
         except zstandard.ZstdError as error:
             raise PayloadRefused(f"zstd: {error}") from None
+
+
+class EnvelopeCheck:
+    """An `accepts` for receivers: refuses envelopes that are broken, so that another parent's copy can win.
+
+    What it can't judge, because it is of a later version or needs a dictionary that is not here, is accepted: a router
+    passes it on to those who can open it.
+
+    `remember`: keep what was opened until `open` asks for it, so that a client opens each envelope only once.
+    """
+
+    def __init__(self, unpack: Callable[[bytes], bytes], *, remember: bool = False) -> None:
+        """`unpack` raises PayloadRefused, as `Compressor.unpack_untrusted` does."""
+        self._unpack = unpack
+        self._remember = remember
+        self._opened: dict[int, tuple[bytes, bytes]] = {}  # AN -> (envelope, payload)
+        self._bytes = 0
+
+    def __call__(self, an: int, payload: bytes) -> bool:
+        if payload[:1] == PLAIN_MARK:
+            return True  # as large as any packet may be, and no larger when opened
+        try:
+            opened = self._unpack(payload)
+        except EnvelopeUnknown:
+            return True
+        except PayloadRefused:
+            return False
+        if self._remember:
+            self._keep(an, payload, opened)
+        return True
+
+    def refused(self, packets: Packets) -> Collection[int]:
+        # A plain envelope, which is the rule, is looked at here: a call per packet would cost more than the check.
+        return [an for an, payload in packets if payload[:1] != PLAIN_MARK and not self(an, payload)]
+
+    def open(self, an: int, envelope: bytes) -> bytes:
+        """The payload; PayloadRefused as `unpack`."""
+        known = self._opened.pop(an, None)
+        if known is None:
+            return self._unpack(envelope)
+        self._bytes -= len(known[1])
+        return known[1] if known[0] is envelope else self._unpack(envelope)
+
+    def _keep(self, an: int, envelope: bytes, opened: bytes) -> None:
+        if self._bytes + len(opened) > MAX_OPENED_BYTES:
+            self._opened.clear()  # packets that were never asked for, or an application that takes none
+            self._bytes = 0
+        known = self._opened.get(an)
+        self._opened[an] = (envelope, opened)
+        self._bytes += len(opened) - (len(known[1]) if known is not None else 0)
 
 
 def _zlib_unpack(packed: bytes, limit: int) -> bytes:

@@ -1,4 +1,6 @@
-"""What the bodies of DCP packets say, and their bytes: encode and decode stand side by side.
+"""What the bodies of packets on a link say, and their bytes: encode and decode stand side by side.
+
+Packets that come before there is a link are in `handshake`.
 
 Decoding raises `MalformedDatagram` and nothing else, checks lengths before it allocates, and bounds every list. The
 layout of each body is the comment above its Struct; `docs/dcp.md` has the same with golden bytes.
@@ -15,18 +17,6 @@ from typing import Final, NamedTuple
 
 from dcp.errors import MalformedDatagram
 from dcp.serial import MAX_POSITION
-
-
-class OpenType(IntEnum):
-    """First body byte of a packet with the OPEN flag. Append only: the numbers are the protocol."""
-
-    REQUEST = 0x01
-    CHALLENGE = 0x02
-    ACCEPT = 0x03
-    REFUSE = 0x04
-    RESET = 0x05
-    INQUIRE = 0x06
-    ANSWER = 0x07
 
 
 class ControlType(IntEnum):
@@ -56,29 +46,16 @@ class Reason(IntEnum):
     REPLACED = 0x0A
 
 
-class Start(IntEnum):
-    """Where a child wants to begin."""
-
-    NEW = 0
-    OLDEST = 1
-    POSITION = 2
-
-
-MAX_STREAM_BYTES: Final = 128
 MAX_QUERY_BYTES: Final = 60_000
-MAX_HELLO_BYTES: Final = 4_096
 MAX_RANGES: Final = 64
 MAX_PAYLOAD_BYTES: Final = 1 << 20
 MAX_PACKET_BYTES: Final = MAX_PAYLOAD_BYTES + 1  # with the byte of its envelope
 MAX_FRAGMENT_RANGES: Final = 64
-COOKIE_BYTES: Final = 16
-NONCE_BYTES: Final = 16
-NO_COOKIE: Final = bytes(COOKIE_BYTES)
 
 Range = tuple[int, int]
 
 
-def _check_positions(*positions: int) -> None:
+def check_positions(*positions: int) -> None:
     """A position beyond the last one would overflow somewhere later, far from whoever sent it."""
     if max(positions) > MAX_POSITION:
         raise MalformedDatagram("position", f"{max(positions)}")
@@ -139,7 +116,7 @@ def decode_acknowledgment_untrusted(body: bytes) -> Acknowledgment:
         raise MalformedDatagram("short", "acknowledgment")
     clock, echo, hold, epoch, position, room = _ACK.unpack_from(body)
     if position != NO_POSITION:
-        _check_positions(position)
+        check_positions(position)
     return Acknowledgment(Times(clock, echo, hold), epoch, position, room)
 
 
@@ -158,7 +135,7 @@ def decode_nack_untrusted(body: bytes) -> Nack:
     if len(body) < at + _NACK.size:
         raise MalformedDatagram("short", "NACK")
     highest, ranges, pieces = _NACK.unpack_from(body, at)
-    _check_positions(highest)
+    check_positions(highest)
     at += _NACK.size
     if ranges > MAX_RANGES or pieces > MAX_FRAGMENT_RANGES:
         raise MalformedDatagram("limit", "NACK with too many ranges")
@@ -178,7 +155,7 @@ def decode_nack_untrusted(body: bytes) -> Nack:
 # --- keep-alive -----------------------------------------------------------------------------------------------------
 # clock u32, echo u32, hold u16, epoch u32, status u8, previous u64, highest u64
 _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
-_FED = 0x01
+_RESERVED = 0x01  # always sent, never looked at: it once said that a root's packets reach the sender
 _CLAIM = 0x02
 _START = 0x04
 
@@ -191,7 +168,6 @@ class KeepAlive(NamedTuple):
 
     times: Times
     epoch: int
-    fed: bool
     claim: bool
     previous: int
     highest: int
@@ -199,7 +175,7 @@ class KeepAlive(NamedTuple):
 
 
 def encode_keep_alive(k: KeepAlive) -> bytes:
-    status = (_FED if k.fed else 0) | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
+    status = _RESERVED | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
     return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
 
 
@@ -207,11 +183,11 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     if len(body) < _KEEP_ALIVE.size:
         raise MalformedDatagram("short", "keep-alive")
     clock, echo, hold, epoch, status, previous, highest = _KEEP_ALIVE.unpack_from(body)
-    _check_positions(highest)
+    check_positions(highest)
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
-    fed, claim, start = bool(status & _FED), bool(status & _CLAIM), bool(status & _START)
-    return KeepAlive(Times(clock, echo, hold), epoch, fed, claim, previous, highest, start)
+    claim, start = bool(status & _CLAIM), bool(status & _START)
+    return KeepAlive(Times(clock, echo, hold), epoch, claim, previous, highest, start)
 
 
 # --- bundle: several packets that were waiting anyway, as one claim ---------------------------------------------------
@@ -331,7 +307,7 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
     rest = body[layout.size :]
     if kind == ControlType.HOLE:
         hole = Hole(*fields)
-        _check_positions(hole.end)
+        check_positions(hole.end)
         if hole.start >= hole.end:
             raise MalformedDatagram("range", "hole")
         return hole
@@ -345,164 +321,11 @@ def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepare
             raise MalformedDatagram("limit", "query")
         return Prepare(fields[0], rest)
     prepared = Prepared(*fields)
-    _check_positions(prepared.since)
+    check_positions(prepared.since)
     return prepared
 
 
 _CONTROL_TYPES = frozenset(int(kind) for kind in ControlType)
-
-# --- opening a link -------------------------------------------------------------------------------------------------
-# mode u8, child's link id u32, nonce 16, cookie 16, epoch u32, start u8, position u64, room u32, clock u32,
-# stream length u8, query length u16, hello length u16; stream, query, hello follow
-_REQUEST = struct.Struct("!BI16s16sIBQIIBHH")
-_CHALLENGE = struct.Struct("!16s16s")  # nonce, cookie
-# nonce 16, parent's link id u32, parent's nonce 16, epoch u32, start u64, head u64, echo u32, status u8; reply follows
-_ACCEPT = struct.Struct("!16sI16sIQQIB")
-_REFUSE = struct.Struct("!16sB")  # nonce, reason; body follows
-_RESET = struct.Struct("!I")  # the link id that was not known
-_INQUIRE = struct.Struct("!16s16s")  # nonce, cookie; body follows
-_ANSWER = struct.Struct("!16s")  # nonce; body follows
-
-MODE_STREAM: Final = 0x01
-MODE_UNSEALED: Final = 0x02
-
-
-ACCEPT_FED: Final = 0x01
-ACCEPT_STARTED: Final = 0x02
-
-
-class Request(NamedTuple):
-    """A child asks for a link. Nothing is kept of it until `cookie` is one that we gave to that address."""
-
-    mode: int
-    link: int
-    nonce: bytes
-    cookie: bytes
-    epoch: int
-    start: int
-    position: int
-    room: int
-    clock: int
-    stream: bytes
-    query: bytes
-    hello: bytes
-
-
-class Challenge(NamedTuple):
-    nonce: bytes
-    cookie: bytes
-
-
-class Accept(NamedTuple):
-    """The parent's answer: its link id (the nonce of the link), and where it proposes to start."""
-
-    nonce: bytes
-    link: int
-    parent_nonce: bytes
-    epoch: int
-    start: int
-    head: int
-    echo: int
-    status: int
-    """ACCEPT_FED, ACCEPT_STARTED: without the latter the stream has not begun here, and `start` says nothing."""
-    reply: bytes
-
-
-class Refuse(NamedTuple):
-    nonce: bytes
-    reason: int
-    body: bytes
-
-
-class Reset(NamedTuple):
-    link: int
-
-
-class Inquire(NamedTuple):
-    nonce: bytes
-    cookie: bytes
-    body: bytes
-
-
-class Answer(NamedTuple):
-    nonce: bytes
-    body: bytes
-
-
-Opening = Request | Challenge | Accept | Refuse | Reset | Inquire | Answer
-
-
-def encode_opening(message: Opening) -> tuple[OpenType, bytes]:
-    """The type and the body of a packet with the OPEN flag."""
-    match message:
-        case Request():
-            body = _REQUEST.pack(*message[:9], len(message.stream), len(message.query), len(message.hello))
-            return OpenType.REQUEST, body + message.stream + message.query + message.hello
-        case Challenge():
-            return OpenType.CHALLENGE, _CHALLENGE.pack(*message)
-        case Accept():
-            return OpenType.ACCEPT, _ACCEPT.pack(*message[:8]) + message.reply
-        case Refuse():
-            return OpenType.REFUSE, _REFUSE.pack(*message[:2]) + message.body
-        case Reset():
-            return OpenType.RESET, _RESET.pack(*message)
-        case Inquire():
-            return OpenType.INQUIRE, _INQUIRE.pack(*message[:2]) + message.body
-        case Answer():
-            return OpenType.ANSWER, _ANSWER.pack(message.nonce) + message.body
-
-
-def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
-    layout = _OPENING.get(kind)
-    if layout is None:
-        raise MalformedDatagram("type", f"open {kind}")
-    if len(body) < layout.size:
-        raise MalformedDatagram("short", f"open {kind}")
-    fields = layout.unpack_from(body)
-    rest = body[layout.size :]
-    if kind == OpenType.REQUEST:
-        return _decode_request(fields, rest)
-    if kind == OpenType.CHALLENGE:
-        return Challenge._make(fields)
-    if kind == OpenType.ACCEPT:
-        accept = Accept._make((*fields, rest))
-        _check_positions(accept.start, accept.head)
-        return accept
-    if kind == OpenType.REFUSE:
-        return Refuse._make((*fields, rest))
-    if kind == OpenType.RESET:
-        return Reset._make(fields)
-    if kind == OpenType.INQUIRE:
-        return Inquire._make((*fields, rest))
-    return Answer._make((*fields, rest))
-
-
-def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
-    *head, stream_bytes, query_bytes, hello_bytes = fields
-    assert isinstance(stream_bytes, int)
-    assert isinstance(query_bytes, int)
-    assert isinstance(hello_bytes, int)
-    if stream_bytes > MAX_STREAM_BYTES or query_bytes > MAX_QUERY_BYTES or hello_bytes > MAX_HELLO_BYTES:
-        raise MalformedDatagram("limit", "request")
-    if len(rest) != stream_bytes + query_bytes + hello_bytes:
-        raise MalformedDatagram("length", "request")
-    if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
-        raise MalformedDatagram("start", f"{head[5]!r}")
-    stream, rest = rest[:stream_bytes], rest[stream_bytes:]
-    request = Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
-    _check_positions(request.position)
-    return request
-
-
-_OPENING: dict[int, struct.Struct] = {
-    OpenType.REQUEST: _REQUEST,
-    OpenType.CHALLENGE: _CHALLENGE,
-    OpenType.ACCEPT: _ACCEPT,
-    OpenType.REFUSE: _REFUSE,
-    OpenType.RESET: _RESET,
-    OpenType.INQUIRE: _INQUIRE,
-    OpenType.ANSWER: _ANSWER,
-}
 
 
 def encode_close(reason: int, body: bytes) -> bytes:

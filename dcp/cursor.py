@@ -48,7 +48,8 @@ class HoleClaim(NamedTuple):
     end: int
 
 
-Claim = DataClaim | BytesClaim | EmptyClaim | HoleClaim
+LogClaim = DataClaim | BytesClaim | EmptyClaim | HoleClaim
+"""What follows a cursor, computed from the log."""
 
 
 class Paused(NamedTuple):
@@ -76,7 +77,7 @@ class Cursor:
 
     def next_claim(
         self, log: Log, interest: Interest, *, limit: int, room: int, max_packets: int
-    ) -> Claim | Paused | None:
+    ) -> LogClaim | Paused | None:
         """The claim that follows, moving past it; None when there is nothing new to say up to `limit`.
 
         History is examined in slices (`log.history`). When one is used up and nothing was found, everything in (prev,

@@ -55,8 +55,7 @@ class Driver:
     ) -> None:
         self.machine = machine
         self.udp = udp
-        self.foreign = 0
-        """Datagrams of another protocol that nobody here speaks."""
+        self._foreign = 0
         self._on_event = on_event
         self._on_turn = on_turn
         self._on_other = on_other
@@ -76,6 +75,12 @@ class Driver:
             nursery.start_soon(self._sleep)
             nursery.start_soon(self._write)
             nursery.start_soon(self._flush)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Datagrams that never reached the machine or the network, by reason, as in `HubStatistics.dropped`."""
+        counts = {"foreign": self._foreign, "truncated": self.udp.truncated, "send error": self.udp.send_errors}
+        return {reason: count for reason, count in counts.items() if count}
 
     # --- what the owner calls -----------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class Driver:
                     elif self._on_other is not None:
                         self._on_other(data, address)
                     else:
-                        self.foreign += 1
+                        self._foreign += 1
                 except Exception as error:
                     fault("datagram", error)
                     changed = True

@@ -20,19 +20,22 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import trio
 
 from dcp import events
-from dcp.compression import PLAIN_MARK, Compressor
+from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
-from dcp.control import Reason, Start, reason_name
+from dcp.control import Reason, reason_name
 from dcp.driver import Driver
 from dcp.errors import LinkClosed, PayloadRefused
 from dcp.events import Content, Gap, Packet
 from dcp.guard import guard
+from dcp.handshake import Start
 from dcp.hub import Hub
+from dcp.kinds import BYTES
 from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.queries import EVERYTHING, QueryPolicy
@@ -90,7 +93,9 @@ class Publisher:
         for at in range(0, len(waiting), step):
             await self._yield()
             batch = waiting[at : at + step]
-            number = self.machine.publish_many(batch if self.machine.stream_mode else self._compressor.pack_many(batch))
+            if self.machine.kind is not BYTES:
+                batch = self._compressor.pack_many(batch)
+            number = self.machine.publish_many(batch)
             self._endpoint.driver.turn()
         return number
 
@@ -99,7 +104,7 @@ class Publisher:
             raise trio.ClosedResourceError("this endpoint was closed: what is sent now would reach nobody")
 
     def _pack(self, payload: bytes) -> bytes:
-        return payload if self.machine.stream_mode else self._compressor.pack(payload)
+        return payload if self.machine.kind is BYTES else self._compressor.pack(payload)
 
     async def _yield(self) -> None:
         self._since_checkpoint = 0
@@ -115,15 +120,15 @@ class Publisher:
         """
         log = self.machine.log
         acked = [
-            log.low if link.floor is None else link.acked
-            for link in self.machine.children.values()
-            if link.floor is not None or link.came_early
+            log.low if child.floor is None else child.acked
+            for child in self.machine.children.values()
+            if child.floor is not None or child.came_early
         ]
         return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
 
     async def wait_children(self, count: int = 1) -> None:
         """Until so many children are there: the next packet goes to all of them."""
-        while sum(link.is_there for link in self.machine.children.values()) < count:
+        while sum(link.is_there for link in self.machine.links.values()) < count:
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:
@@ -133,12 +138,12 @@ class Publisher:
 class Subscription:
     """The client's end of a stream: an async iterator of packets, gaps and the like. Get one from `Endpoint`."""
 
-    def __init__(self, endpoint: Endpoint, machine: Receiver, compressor: Compressor) -> None:
+    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck) -> None:
         self.machine = machine
         self.unreadable = 0
-        """Packets whose envelope could not be opened: handed over as gaps."""
+        """Packets whose envelope could not be opened here: handed over as gaps."""
         self._endpoint = endpoint
-        self._compressor = compressor
+        self._envelopes = envelopes
         self._lot = trio.lowlevel.ParkingLot()
         self._closed = False
         self._opened: deque[Content] = deque()
@@ -172,7 +177,7 @@ class Subscription:
     def _take(self, most: int) -> list[Content]:
         """Up to `most` from the machine, out of their envelopes."""
         taken: list[Content]
-        if self.machine.stream_mode:
+        if self.machine.kind is BYTES:
             taken = self.machine.take(most)
         else:
             items: list[Any] = self.machine.take_plain(most)  # mypy does not tell a bare tuple from a named one
@@ -199,7 +204,7 @@ class Subscription:
 
     def _unpack(self, an: int, envelope: bytes) -> Content:
         try:
-            return Packet(an, self._compressor.unpack_untrusted(envelope))
+            return Packet(an, self._envelopes.open(an, envelope))
         except PayloadRefused:
             self.unreadable += 1
             return Gap(an - 1, an)
@@ -303,8 +308,17 @@ class Endpoint:
         stream_mode: bool = False,
     ) -> Subscription:
         """Be a client of `stream`, from every one of `senders` at once."""
-        machine = self.hub.subscribe(stream, query=query, start=start, position=position, stream_mode=stream_mode)
-        return self._subscription(machine, senders, dictionary)
+        compressor = Compressor("zstd" if dictionary else "none", dictionary=dictionary)
+        envelopes = EnvelopeCheck(compressor.unpack_untrusted, remember=True)
+        machine = self.hub.subscribe(
+            stream,
+            query=query,
+            start=start,
+            position=position,
+            stream_mode=stream_mode,
+            accepts=None if stream_mode else envelopes,
+        )
+        return self._subscription(machine, senders, envelopes)
 
     def relay(
         self,
@@ -316,14 +330,14 @@ class Endpoint:
         capacity: int = 64,
     ) -> tuple[Subscription, Publisher]:
         """Be a router of `stream`: what comes from `senders` goes on to whoever joins. Nothing needs to be iterated."""
-        machine, sender = self.hub.relay(stream, policy=policy, query=query)
+        envelopes = EnvelopeCheck(Compressor().unpack_untrusted)
+        machine, sender = self.hub.relay(stream, policy=policy, query=query, accepts=envelopes)
         publisher = Publisher(self, sender, Compressor(), capacity=capacity, follow_fastest=False)
         self._publishers[stream] = publisher
-        return self._subscription(machine, senders, None), publisher
+        return self._subscription(machine, senders, envelopes), publisher
 
-    def _subscription(self, machine: Receiver, senders: Iterable[Address], dictionary: bytes | None) -> Subscription:
-        kind = "zstd" if dictionary else "none"
-        subscription = Subscription(self, machine, Compressor(kind, dictionary=dictionary))
+    def _subscription(self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck) -> Subscription:
+        subscription = Subscription(self, machine, envelopes)
         self._subscriptions[machine.stream] = subscription
         for address in senders:
             subscription.add_sender(address)
@@ -337,7 +351,8 @@ class Endpoint:
             raise trio.ClosedResourceError("this endpoint was closed")
 
     def statistics(self) -> HubStatistics:
-        return self.hub.statistics()
+        counts = self.hub.statistics()
+        return replace(counts, dropped=counts.dropped | self.driver.dropped)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -18,16 +18,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dcp.config import Config
-from dcp.links.uplink import Uplink
+from dcp.parent import Parent
 
 
 @dataclass(slots=True)
 class Step:
     """What is to be done now."""
 
-    prepare: list[tuple[Uplink, int, bytes]] = field(default_factory=list)
-    ask: list[Uplink] = field(default_factory=list)
-    too_old: list[Uplink] = field(default_factory=list)
+    prepare: list[tuple[Parent, int, bytes]] = field(default_factory=list)
+    ask: list[Parent] = field(default_factory=list)
+    too_old: list[Parent] = field(default_factory=list)
     switch: bool = False
 
 
@@ -47,7 +47,7 @@ class QueryChange:
         self._asked_at = -1e9
         self._stepped_at = -1e9
         self._ended_at: dict[int, float] = {}  # epoch -> when it ended
-        self._links_behind = False
+        self._parents_behind = False
 
     @property
     def target(self) -> bytes:
@@ -58,7 +58,7 @@ class QueryChange:
 
     @property
     def is_waiting(self) -> bool:
-        return self.pending_epoch is not None or self._wanted is not None or self._links_behind
+        return self.pending_epoch is not None or self._wanted is not None or self._parents_behind
 
     def want(self, query: bytes) -> None:
         if query == self.target:
@@ -83,67 +83,67 @@ class QueryChange:
             return self.epoch, self.pending_epoch
         return (self.epoch,)
 
-    def epoch_for(self, link: Uplink) -> int | None:
+    def epoch_for(self, parent: Parent) -> int | None:
         """The epoch in which to speak to a sender; None when it knows none of ours yet."""
-        if self._switching and link.prepared_epoch == self.pending_epoch:
+        if self._switching and parent.prepared_epoch == self.pending_epoch:
             return self.pending_epoch
-        return self.epoch if link.confirmed_epoch == self.epoch else None
+        return self.epoch if parent.confirmed_epoch == self.epoch else None
 
     # --- the change ---------------------------------------------------------------------------------------------------
 
-    def step(self, position: int | None, links: Sequence[Uplink], now: float) -> Step:
+    def step(self, position: int | None, parents: Sequence[Parent], now: float) -> Step:
         step = Step()
         self._stepped_at = now
         if self.pending_epoch is None and self._wanted is not None:
-            self._begin(links, step, now)
-        self._links_behind = any(link.up and link.confirmed_epoch != self.epoch for link in links)
+            self._begin(parents, step, now)
+        self._parents_behind = any(parent.up and parent.confirmed_epoch != self.epoch for parent in parents)
         if self.pending_epoch is None:
-            for link in links:
-                if link.up and link.confirmed_epoch != self.epoch and self._may_tell(link, now):
-                    step.prepare.append((link, self.epoch, self.query))
+            for parent in parents:
+                if parent.up and parent.confirmed_epoch != self.epoch and self._may_tell(parent, now):
+                    step.prepare.append((parent, self.epoch, self.query))
             return step
-        up = [link for link in links if link.up and link not in step.too_old]
-        for link in up:
-            if link.prepared_epoch != self.pending_epoch and self._may_tell(link, now):
-                step.prepare.append((link, self.pending_epoch, self._pending_query))
+        up = [parent for parent in parents if parent.up and parent not in step.too_old]
+        for parent in up:
+            if parent.prepared_epoch != self.pending_epoch and self._may_tell(parent, now):
+                step.prepare.append((parent, self.pending_epoch, self._pending_query))
         if self._switching:
             self._step_switching(up, step, now)
         else:
-            self._step_preparing(position, links, up, step, now)
+            self._step_preparing(position, parents, up, step, now)
         return step
 
-    def _begin(self, links: Sequence[Uplink], step: Step, now: float) -> None:
+    def _begin(self, parents: Sequence[Parent], step: Step, now: float) -> None:
         assert self._wanted is not None
         epoch = self.epoch + 1
         ended = self._ended_at.get(epoch - 16)
         if ended is not None and now - ended <= self._config.epoch_lifetime:
             return  # its four bits could still be under way: wait
-        for link in links:
-            if link.up and (link.confirmed_epoch is None or epoch - link.confirmed_epoch >= 15):
-                step.too_old.append(link)
+        for parent in parents:
+            if parent.up and (parent.confirmed_epoch is None or epoch - parent.confirmed_epoch >= 15):
+                step.too_old.append(parent)
         self.pending_epoch = epoch
         self._pending_query = self._wanted
         self._wanted = None
         self._switching = False
         self._since = now
-        for link in links:
-            link.query_told_at = -1e9
+        for parent in parents:
+            parent.query_told_at = -1e9
 
     def _step_preparing(
-        self, position: int | None, links: Sequence[Uplink], up: Sequence[Uplink], step: Step, now: float
+        self, position: int | None, parents: Sequence[Parent], up: Sequence[Parent], step: Step, now: float
     ) -> None:
-        ready = [link for link in up if link.prepared_epoch == self.pending_epoch]
+        ready = [parent for parent in up if parent.prepared_epoch == self.pending_epoch]
         waited = now - self._since
         patience = self._config.prepare_patience
-        if not links:
+        if not parents:
             step.switch = True
         elif ready:
-            everybody = len(ready) == len(links) or waited > patience
+            everybody = len(ready) == len(parents) or waited > patience
             if position is None:  # nothing has flowed yet under the old query: there is no position to switch at
                 step.switch = everybody
                 return
-            all_there = position >= max(k.prepared_since for k in ready) or waited > 2 * patience
-            one_there = position >= min(k.prepared_since for k in ready) or waited > 3 * patience
+            all_there = position >= max(p.prepared_since for p in ready) or waited > 2 * patience
+            one_there = position >= min(p.prepared_since for p in ready) or waited > 3 * patience
             if everybody and all_there and one_there:
                 self._switching = True
                 self._since = self._asked_at = now
@@ -151,17 +151,17 @@ class QueryChange:
         elif waited > 4 * patience and not self._is_router:
             step.switch = True  # nobody can: go on with honest gaps
 
-    def _step_switching(self, up: Sequence[Uplink], step: Step, now: float) -> None:
+    def _step_switching(self, up: Sequence[Parent], step: Step, now: float) -> None:
         if now - self._since > self._config.prepare_patience or not up:
             step.switch = True
         elif now - self._asked_at > self._config.initial_rtt:
             self._asked_at = now
-            step.ask = [link for link in up if link.prepared_epoch == self.pending_epoch]
+            step.ask = [parent for parent in up if parent.prepared_epoch == self.pending_epoch]
 
-    def _may_tell(self, link: Uplink, now: float) -> bool:
-        return now - link.query_told_at >= max(2 * link.rtt.smoothed, 0.05)
+    def _may_tell(self, parent: Parent, now: float) -> bool:
+        return now - parent.query_told_at >= max(2 * parent.link.rtt.smoothed, 0.05)
 
-    def switch(self, links: Sequence[Uplink], now: float) -> None:
+    def switch(self, parents: Sequence[Parent], now: float) -> None:
         """The new query is in force from now on."""
         assert self.pending_epoch is not None
         self._ended_at[self.epoch] = now
@@ -170,22 +170,22 @@ class QueryChange:
         self.query = self._pending_query
         self.pending_epoch = None
         self._switching = False
-        for link in links:
-            if link.prepared_epoch == self.epoch:
-                link.confirmed_epoch = self.epoch
-        self._links_behind = any(link.up and link.confirmed_epoch != self.epoch for link in links)
+        for parent in parents:
+            if parent.prepared_epoch == self.epoch:
+                parent.confirmed_epoch = self.epoch
+        self._parents_behind = any(parent.up and parent.confirmed_epoch != self.epoch for parent in parents)
 
-    def next_timeout(self, links: Sequence[Uplink], now: float) -> float | None:
+    def next_timeout(self, parents: Sequence[Parent], now: float) -> float | None:
         times: list[float] = []
         if self.pending_epoch is None and self._wanted is not None:
             ended = self._ended_at.get(self.epoch + 1 - 16)
             if ended is not None:
                 times.append(ended + self._config.epoch_lifetime + 1e-3)
         target = self.pending_epoch if self.pending_epoch is not None else self.epoch
-        for link in links:
-            known = link.prepared_epoch if self.pending_epoch is not None else link.confirmed_epoch
-            if link.up and known != target:
-                times.append(link.query_told_at + max(2 * link.rtt.smoothed, 0.05))
+        for parent in parents:
+            known = parent.prepared_epoch if self.pending_epoch is not None else parent.confirmed_epoch
+            if parent.up and known != target:
+                times.append(parent.query_told_at + max(2 * parent.link.rtt.smoothed, 0.05))
         if self.pending_epoch is not None:
             patience = self._config.prepare_patience
             if self._switching:

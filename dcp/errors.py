@@ -23,6 +23,10 @@ class PayloadRefused(DcpError):
     """A payload whose envelope or compression is wrong, or that would grow beyond the limit."""
 
 
+class EnvelopeUnknown(PayloadRefused):
+    """Not broken, but nothing that this peer can open: of a later version, or packed with a dictionary it lacks."""
+
+
 class LinkClosed(DcpError):
     """The stream has ended for this receiver: every sender has closed or refused it, with the reasons given."""
 

@@ -104,6 +104,18 @@ class WiderQueryWanted(NamedTuple):
     query: bytes
 
 
+class CopyRefused(NamedTuple):
+    """A parent's copy of the packet `an` was not accepted (`accepts`). Other parents are asked for it.
+
+    A parent that sends such copies all the time is damaged or hostile; leaving it is the owner's decision.
+    """
+
+    stream: str
+    link: int
+    address: Address
+    an: int
+
+
 class Stranded(NamedTuple):
     """All parents are below our position, and advance there: their numbering may have begun again.
 
@@ -147,6 +159,7 @@ Event = (
     | ChildOpened
     | ChildLost
     | WiderQueryWanted
+    | CopyRefused
     | Stranded
     | MessageReceived
     | InquiryReceived

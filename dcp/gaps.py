@@ -11,26 +11,88 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dcp.config import Config
-from dcp.links.uplink import Uplink
+from dcp.intake import Intake
+from dcp.parent import Parent
+
+# How often a gap that can't be filled is looked at again while its patience runs.
+CHECK_INTERVAL = 0.1
 
 
 def gap_end(
-    links: Iterable[Uplink], position: int, epoch: int, config: Config, *, stuck_since: float, now: float
+    parents: Iterable[Parent], position: int, epoch: int, config: Config, *, stuck_since: float, now: float
 ) -> int | None:
     """Where the gap after `position` ends, or None while there is still hope."""
     ends = []
     stuck = now - stuck_since
-    for link in links:
-        end = link.hole_at(position, epoch)
+    for parent in parents:
+        end = parent.hole_at(position, epoch)
         if end is not None:
             ends.append(end)
-        elif not link.up:
+        elif not parent.up:
             if stuck <= config.join_patience:
                 return None
-        elif link.highest is not None and link.highest <= position:
+        elif parent.highest is not None and parent.highest <= position:
             # Not from its last progress alone: in a stream that was idle, that is long ago for everybody.
-            if now - max(link.progress_at, stuck_since) <= config.behind_patience:
+            if now - max(parent.progress_at, stuck_since) <= config.behind_patience:
                 return None
         elif stuck <= config.answer_patience:
             return None
     return min(ends, default=None)
+
+
+class GapWatch:
+    """Since when the position has been stuck, and whether to give up what lies after it."""
+
+    def __init__(self, config: Config, intake: Intake) -> None:
+        self._config = config
+        self._intake = intake
+        self._hole_since: float | None = None
+        """When the first hole at the present position was heard of."""
+        self._check_at: float | None = None
+
+    def hole_heard(self, parent: Parent, now: float) -> None:
+        if self._hole_since is None and self._is_hole_of(parent):
+            self._hole_since = now
+
+    def advanced(self) -> None:
+        self._hole_since = None
+
+    def end(self, missing_since: float | None, now: float) -> int | None:
+        """Where the gap at the position ends; None while there is none to declare.
+
+        `missing_since`: since when something is known to be missing there.
+        """
+        intake, config = self._intake, self._config
+        position = intake.position
+        if position is None or not intake.parents or intake.handover.turned_away:
+            return None
+        epoch = intake.change.epoch
+        since = self._stuck_since(missing_since)
+        until = gap_end(intake.parents.values(), position, epoch, config, stuck_since=since, now=now)
+        if until is None and missing_since is not None and now - since > config.abandon_after:
+            until = intake.abandoned_until()
+        if until is None:
+            return None
+        until = min(until, intake.reach.gap_limit(position, epoch, now))
+        return until if until > position else None
+
+    def _stuck_since(self, missing_since: float | None) -> float:
+        """Since when we know that there is something beyond the position which does not come."""
+        known = [since for since in (missing_since, self._hole_since) if since is not None]
+        position_at = self._intake.position_at
+        return max(position_at, min(known, default=position_at))
+
+    def _is_hole_of(self, parent: Parent) -> bool:
+        intake = self._intake
+        return parent.hole is not None and parent.hole_at(intake.position or 0, intake.change.epoch) is not None
+
+    def handle_timeout(self, now: float) -> None:
+        if self._check_at is not None and now >= self._check_at:
+            self._check_at = None
+
+    def next_timeout(self, missing_since: float | None, now: float) -> float | None:
+        if missing_since is None and not any(self._is_hole_of(parent) for parent in self._intake.parents.values()):
+            self._check_at = None
+        elif self._check_at is None:
+            self._check_at = now + CHECK_INTERVAL
+        return self._check_at

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dcp import events
-from dcp.buffer import Packets
+from dcp.claims import Packets
 from dcp.events import Content, Packet
 from dcp.log import Log
 

@@ -17,12 +17,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dcp import control, events, wire
+from dcp import events, handshake, wire
+from dcp.acceptance import Accepts
 from dcp.admission import Bucket, HostBuckets
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
+from dcp.handshake import Start
+from dcp.kinds import kind_of
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
 from dcp.links.link import Address
@@ -100,9 +103,15 @@ class Hub:
         start: Start = Start.NEW,
         position: int | None = None,
         stream_mode: bool = False,
+        accepts: Accepts | None = None,
     ) -> Receiver:
-        """Be a client of `stream`."""
-        return self._add_receiver(stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode)
+        """Be a client of `stream`.
+
+        `accepts(an, payload)` is asked about every copy of a packet before it counts; see `dcp.acceptance`.
+        """
+        return self._add_receiver(
+            stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode, accepts=accepts
+        )
 
     def relay(
         self,
@@ -114,13 +123,18 @@ class Hub:
         position: int | None = None,
         deliver: bool = False,
         stream_mode: bool = False,
+        accepts: Accepts | None = None,
     ) -> tuple[Receiver, Sender]:
-        """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from."""
+        """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from.
+
+        `accepts`: as for a client; what it refuses is not passed on either.
+        """
         log = self._new_log(policy)
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
-        sender.is_fed = False
-        receiver = self._add_receiver(stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode)
+        receiver = self._add_receiver(
+            stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode, accepts=accepts
+        )
         return receiver, sender
 
     def _new_log(self, policy: QueryPolicy | None) -> Log:
@@ -146,7 +160,7 @@ class Hub:
             new_link_id=self._new_link_id,
             emit=self._emit,
             send_open=self._send_open,
-            stream_mode=stream_mode,
+            kind=kind_of(stream_mode=stream_mode),
         )
         self.senders[stream] = sender
         return sender
@@ -161,6 +175,7 @@ class Hub:
         log: Log | None,
         deliver: bool,
         stream_mode: bool,
+        accepts: Accepts | None,
     ) -> Receiver:
         _check_stream(stream)
         if stream in self.receivers:
@@ -181,7 +196,8 @@ class Hub:
             position=position,
             log=log,
             deliver=deliver,
-            stream_mode=stream_mode,
+            kind=kind_of(stream_mode=stream_mode),
+            accepts=accepts,
             on_switch=sender.upstream_changed if sender is not None else None,
         )
         self.receivers[stream] = receiver
@@ -222,7 +238,7 @@ class Hub:
             return None
         link_id = sender.accept(ticket, reply, now=now)
         if link_id is not None:
-            self._downlinks[link_id] = (sender, sender.children[link_id])
+            self._downlinks[link_id] = (sender, sender.links[link_id])
         return link_id
 
     def refuse(self, stream: str, ticket: int, reason: int, body: bytes = b"") -> None:
@@ -241,7 +257,7 @@ class Hub:
         number = self._next_number
         self._next_number += 1
         inquiry = _Inquiry(
-            number, address, body, self._rng.randbytes(16), control.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
+            number, address, body, self._rng.randbytes(16), handshake.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
         )
         self._inquiries[inquiry.nonce] = inquiry
         self._send_inquiry(inquiry)
@@ -251,10 +267,10 @@ class Hub:
         """Answer an `InquiryReceived`. Once; a repeated question gets its answer by being asked again."""
         asked = self._asked.pop(ticket, None)
         if asked is not None:
-            self._send_open(control.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
+            self._send_open(handshake.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
 
     def _send_inquiry(self, inquiry: _Inquiry) -> None:
-        self._send_open(control.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
+        self._send_open(handshake.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
 
     # --- input --------------------------------------------------------------------------------------------------------
 
@@ -267,7 +283,7 @@ class Hub:
             flags, _ = wire.decode_header_untrusted(data)
             if flags & wire.OPEN:
                 kind, body = wire.decode_open_untrusted(data)
-                self._receive_opening(control.decode_opening_untrusted(kind, body), address, now)
+                self._receive_opening(handshake.decode_opening_untrusted(kind, body), address, now)
             else:
                 self._receive_bound(flags, data, address, now)
         except MalformedDatagram as error:
@@ -308,7 +324,7 @@ class Hub:
             if not self._resets.allows(now):
                 raise MalformedDatagram("unknown link")
             self._dropped["unknown link"] += 1
-            self._send_open(control.Reset(link_id), address)
+            self._send_open(handshake.Reset(link_id), address)
             return
         sender, downlink = down
         self._check(downlink.address, address, wire.seal_is_valid(downlink.seal_in, data))
@@ -324,31 +340,31 @@ class Hub:
         if ours[:2] != theirs[:2]:
             raise MalformedDatagram("address")
 
-    def _receive_opening(self, message: control.Opening, address: Address, now: float) -> None:
+    def _receive_opening(self, message: handshake.Opening, address: Address, now: float) -> None:
         match message:
-            case control.Request():
+            case handshake.Request():
                 self._on_request(message, address, now)
-            case control.Inquire():
+            case handshake.Inquire():
                 self._on_inquire(message, address, now)
-            case control.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
+            case handshake.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
                 inquiry = self._inquiries[nonce]
                 if inquiry.address == address and inquiry.cookie != cookie:
                     inquiry.cookie = cookie
                     self._send_inquiry(inquiry)
-            case control.Challenge() | control.Accept() | control.Refuse():
+            case handshake.Challenge() | handshake.Accept() | handshake.Refuse():
                 if not any(r.receive_opening(message, address, now) for r in list(self.receivers.values())):
                     self._dropped["unknown opening"] += 1
-                    if isinstance(message, control.Accept) and self._resets.allows(now):
+                    if isinstance(message, handshake.Accept) and self._resets.allows(now):
                         # A parent took us for a child although we gave up on it: tell it, so that it can forget us.
-                        self._send_open(control.Reset(message.link), address)
-            case control.Reset():
+                        self._send_open(handshake.Reset(message.link), address)
+            case handshake.Reset():
                 self._on_reset(message, address, now)
-            case control.Answer():
+            case handshake.Answer():
                 self._on_answer(message, address)
 
-    def _on_request(self, request: control.Request, address: Address, now: float) -> None:
+    def _on_request(self, request: handshake.Request, address: Address, now: float) -> None:
         if not self._cookies.is_ours(request.cookie, address, now):
-            self._send_open(control.Challenge(request.nonce, self._cookies.bake(address, now)), address)
+            self._send_open(handshake.Challenge(request.nonce, self._cookies.bake(address, now)), address)
             return
         if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
@@ -359,13 +375,13 @@ class Hub:
             raise MalformedDatagram("stream name") from None
         sender = self.senders.get(stream)
         if sender is None:
-            self._send_open(control.Refuse(request.nonce, Reason.STREAM_UNKNOWN, b""), address)
+            self._send_open(handshake.Refuse(request.nonce, Reason.STREAM_UNKNOWN, b""), address)
             return
         sender.receive_request(request, address, now)
 
-    def _on_inquire(self, inquire: control.Inquire, address: Address, now: float) -> None:
+    def _on_inquire(self, inquire: handshake.Inquire, address: Address, now: float) -> None:
         if not self._cookies.is_ours(inquire.cookie, address, now):
-            self._send_open(control.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
+            self._send_open(handshake.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
             return
         if len(inquire.body) > MAX_INQUIRY_BYTES:
             raise MalformedDatagram("limit", "inquiry")
@@ -379,7 +395,7 @@ class Hub:
         self._asked[ticket] = (inquire.nonce, address)
         self._emit(events.InquiryReceived(ticket, address, inquire.body))
 
-    def _on_answer(self, answer: control.Answer, address: Address) -> None:
+    def _on_answer(self, answer: handshake.Answer, address: Address) -> None:
         inquiry = self._inquiries.get(answer.nonce)
         if inquiry is None or inquiry.address != address:
             self._dropped["unknown answer"] += 1
@@ -387,7 +403,7 @@ class Hub:
         del self._inquiries[answer.nonce]
         self._emit(events.InquiryAnswered(inquiry.number, address, answer.body))
 
-    def _on_reset(self, reset: control.Reset, address: Address, now: float) -> None:
+    def _on_reset(self, reset: handshake.Reset, address: Address, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
         if not self._resets_heard.allows(now):
             self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
@@ -404,10 +420,7 @@ class Hub:
 
     def handle_timeout(self, *, now: float) -> None:
         self._now = self._timers_at = now
-        for stream, sender in list(self.senders.items()):
-            receiver = self.receivers.get(stream)
-            if receiver is not None:
-                sender.is_fed = receiver.is_fed
+        for sender in list(self.senders.values()):
             sender.handle_timeout(now)
         for receiver in list(self.receivers.values()):
             try:
@@ -477,8 +490,8 @@ class Hub:
     def _forget_uplink(self, link_id: int) -> None:
         self._uplinks.pop(link_id, None)
 
-    def _send_open(self, message: control.Opening, address: Address) -> None:
-        kind, body = control.encode_opening(message)
+    def _send_open(self, message: handshake.Opening, address: Address) -> None:
+        kind, body = handshake.encode_opening(message)
         if not self._outbox.add(wire.encode_open(kind, body), address):
             self._dropped["outbox full"] += 1
 
@@ -490,5 +503,5 @@ class Hub:
 
 
 def _check_stream(stream: str) -> None:
-    if not 1 <= len(stream.encode()) <= control.MAX_STREAM_BYTES:
-        raise ValueError(f"a stream's name has 1 to {control.MAX_STREAM_BYTES} bytes, not {stream!r}")
+    if not 1 <= len(stream.encode()) <= handshake.MAX_STREAM_BYTES:
+        raise ValueError(f"a stream's name has 1 to {handshake.MAX_STREAM_BYTES} bytes, not {stream!r}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dcp import control
 from dcp.errors import StreamClosed
+from dcp.kinds import StreamKind
 from dcp.log import Log
 from dcp.serial import MAX_POSITION
 
@@ -13,10 +14,10 @@ from dcp.serial import MAX_POSITION
 class PublishedStream:
     """The half of a sender that its owner writes to."""
 
-    def __init__(self, stream: str, log: Log, *, stream_mode: bool) -> None:
+    def __init__(self, stream: str, log: Log, kind: StreamKind) -> None:
         self.stream = stream
         self.log = log
-        self.stream_mode = stream_mode
+        self.kind = kind
         self.closed = False
         """The stream was left: nothing can be published any more."""
 
@@ -30,19 +31,18 @@ class PublishedStream:
         log = self.log
         if len(payload) > control.MAX_PACKET_BYTES:
             raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, not {len(payload)}")
-        if self.stream_mode and not payload:
-            raise ValueError("in stream mode there is no empty packet")
+        step = self.kind.step(payload)
         if an is None:
-            an = log.head + (len(payload) if self.stream_mode else 1)
+            an = log.head + step
         if an > MAX_POSITION:
             raise ValueError(f"ANs end at 2**63 - 1, before {an}")
         if not log.started:
-            log.start(an - (len(payload) if self.stream_mode else 1))
+            log.start(an - step)
         if an <= log.head:
             raise ValueError(f"ANs must rise: {an} is not above {log.head}")
         if not contiguous:
-            log.hole(an - (len(payload) if self.stream_mode else 1))
-        elif self.stream_mode and an != log.head + len(payload):
+            log.hole(an - step)
+        elif self.kind.is_dense and an != log.head + step:
             raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
         log.append(an, payload)
         return an
@@ -52,7 +52,7 @@ class PublishedStream:
         self._check_open()
         if not payloads:
             return self.log.head
-        if self.stream_mode or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
+        if self.kind.is_dense or max(map(len, payloads)) > control.MAX_PACKET_BYTES:
             for payload in payloads:
                 self.publish(payload)
             return self.log.head

@@ -22,15 +22,11 @@ from collections import deque
 from collections.abc import Mapping
 
 from dcp.config import Config
-from dcp.links.uplink import Uplink
+from dcp.parent import Parent
 from dcp.serial import MAX_POSITION
 
 # Honest parents differ by their delay: 4 s of the stream is twice the time after which a parent is mute.
 SLACK_SECONDS = 4.0
-# ANs, where the stream is slow: a burst, or the steps of a numbering that is not dense.
-SLACK_PACKETS = 1_024
-# The same in a byte stream, whose ANs count bytes.
-SLACK_BYTES = 1 << 20
 # How often a parent's rate is measured, and what of an earlier, higher rate is left after each time.
 RATE_INTERVAL = 0.5
 RATE_DECAY = 0.9
@@ -39,14 +35,14 @@ RECHECK_INTERVAL = 0.05
 
 
 class Reach:
-    def __init__(self, config: Config, links: Mapping[int, Uplink], *, stream_mode: bool) -> None:
+    def __init__(self, config: Config, parents: Mapping[int, Parent], *, slack: int) -> None:
         self.signed_head: int | None = None
         """The head that a root has signed, once streams are signed: set it, and reach is measured from it alone."""
         self.seen = 0
         """The highest packet that came from anybody."""
         self._config = config
-        self._links = links
-        self._slack = SLACK_BYTES if stream_mode else SLACK_PACKETS
+        self._parents = parents
+        self._slack = slack
         self._heard_within = 3 * config.keep_alive_interval
         self._marks: deque[tuple[float, int]] = deque()  # (when, `seen` then), of the last `mute_after`
         self._seen_before = 0
@@ -59,52 +55,52 @@ class Reach:
 
     def expire(self) -> None:
         """The parents have changed: compute every reach again."""
-        for link in self._links.values():
-            link.reach = -1
+        for parent in self._parents.values():
+            parent.reach = -1
 
-    def allows(self, link: Uplink, an: int, epoch: int, now: float) -> bool:
-        """Whether a word of `link` about `an` is believed. Its result holds for a moment: see `Uplink.reach`."""
+    def allows(self, parent: Parent, an: int, epoch: int, now: float) -> bool:
+        """Whether a word of `parent` about `an` is believed. Its result holds for a moment: see `Parent.reach`."""
         self._look(now)
-        link.reach = self.limit(link, epoch, now)
-        link.reach_until = now + RECHECK_INTERVAL
-        if link.refused_head is not None and link.refused_head <= link.reach:
-            link.refused_since = None
-        return an <= link.reach
+        parent.reach = self.limit(parent, epoch, now)
+        parent.reach_until = now + RECHECK_INTERVAL
+        if parent.refused_head is not None and parent.refused_head <= parent.reach:
+            parent.refused_since = None
+        return an <= parent.reach
 
-    def refused(self, link: Uplink, an: int, now: float, *, is_packet: bool) -> None:
+    def refused(self, parent: Parent, an: int, now: float, *, is_packet: bool) -> None:
         """A word beyond reach: it is not believed, but it says where this parent stands."""
-        if link.refused_head is None or an > link.refused_head:
-            link.refused_head = an
-            link.refused_head_at = now
+        if parent.refused_head is None or an > parent.refused_head:
+            parent.refused_head = an
+            parent.refused_head_at = now
         if is_packet:
-            if link.refused_since is None:
-                link.refused_since = now
-                link.refused_packet = an
-            link.refused_packet = max(link.refused_packet, an)
+            if parent.refused_since is None:
+                parent.refused_since = now
+                parent.refused_packet = an
+            parent.refused_packet = max(parent.refused_packet, an)
 
-    def counts(self, link: Uplink, epoch: int, now: float) -> bool:
+    def counts(self, parent: Parent, epoch: int, now: float) -> bool:
         """Whether what this parent says, or does not say, limits the others."""
         return (
-            link.up
-            and link.begun
-            and link.confirmed_epoch == epoch
-            and now - link.heard_at < self._heard_within
-            and link.head >= self._seen_before
+            parent.up
+            and parent.begun
+            and parent.confirmed_epoch == epoch
+            and now - parent.link.heard_at < self._heard_within
+            and parent.head >= self._seen_before
         )
 
-    def limit(self, link: Uplink | None, epoch: int, now: float) -> int:
-        """No word of `link` (None: of anybody) counts beyond this position."""
+    def limit(self, parent: Parent | None, epoch: int, now: float) -> int:
+        """No word of `parent` (None: of anybody) counts beyond this position."""
         if self.signed_head is not None:
             return self.signed_head + max(self._slack, int(SLACK_SECONDS * self._fastest()))
         limit = MAX_POSITION
-        for other in self._links.values():
-            if other is link or not self.counts(other, epoch, now):
+        for other in self._parents.values():
+            if other is parent or not self.counts(other, epoch, now):
                 continue
             bound = other.head + max(self._slack, int(SLACK_SECONDS * other.head_rate))
-            if link is not None and link.refused_since is not None:
-                still_since = max(link.refused_since, other.progress_at, other.refused_head_at)
+            if parent is not None and parent.refused_since is not None:
+                still_since = max(parent.refused_since, other.progress_at, other.refused_head_at)
                 if now - still_since > self._config.reach_patience:
-                    bound = max(bound, link.refused_packet + self._slack)
+                    bound = max(bound, parent.refused_packet + self._slack)
             limit = min(limit, bound)
         return limit
 
@@ -112,9 +108,9 @@ class Reach:
         """No gap after `position` ends beyond this: a counting parent with no hole there may still bring something."""
         self._look(now)
         limit = self.limit(None, epoch, now)
-        for link in self._links.values():
-            if self.counts(link, epoch, now) and link.hole_at(position, epoch) is None:
-                limit = min(limit, link.head)
+        for parent in self._parents.values():
+            if self.counts(parent, epoch, now) and parent.hole_at(position, epoch) is None:
+                limit = min(limit, parent.head)
         return limit
 
     def _look(self, now: float) -> None:
@@ -124,18 +120,18 @@ class Reach:
             marks.append((now, self.seen))
         while marks and marks[0][0] <= now - self._config.mute_after:
             self._seen_before = max(self._seen_before, marks.popleft()[1])
-        for link in self._links.values():
-            if link.begun and now - link.head_rate_at >= RATE_INTERVAL:
-                self._measure(link, now)
+        for parent in self._parents.values():
+            if parent.begun and now - parent.head_rate_at >= RATE_INTERVAL:
+                self._measure(parent, now)
 
-    def _measure(self, link: Uplink, now: float) -> None:
+    def _measure(self, parent: Parent, now: float) -> None:
         """A parent's head, in ANs a second. It at most doubles with each measurement: a jump is not a rate."""
-        if link.head_rate_from is not None:
-            measured = (link.head - link.head_rate_from) / (now - link.head_rate_at)
-            most = 2 * link.head_rate + self._slack
-            link.head_rate = min(max(RATE_DECAY * link.head_rate, measured), most)
-        link.head_rate_from = link.head
-        link.head_rate_at = now
+        if parent.head_rate_from is not None:
+            measured = (parent.head - parent.head_rate_from) / (now - parent.head_rate_at)
+            most = 2 * parent.head_rate + self._slack
+            parent.head_rate = min(max(RATE_DECAY * parent.head_rate, measured), most)
+        parent.head_rate_from = parent.head
+        parent.head_rate_at = now
 
     def _fastest(self) -> float:
-        return max((link.head_rate for link in self._links.values()), default=0.0)
+        return max((parent.head_rate for parent in self._parents.values()), default=0.0)

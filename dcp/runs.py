@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dcp.config import Config
-from dcp.links.uplink import Uplink
+from dcp.parent import Parent
 
 
 class RunWatch:
-    def __init__(self, config: Config, links: Mapping[int, Uplink]) -> None:
+    def __init__(self, config: Config, parents: Mapping[int, Parent]) -> None:
         self.run: bytes | None = None
         """The run that our position belongs to; None while it is unknown."""
         self._config = config
-        self._links = links
+        self._parents = parents
         self._below_since: float | None = None
         self._head_then = 0
         self._reported = False
@@ -36,7 +36,7 @@ class RunWatch:
     def other_run(self, now: float) -> bytes | None:
         """The run that all parents agree on, when it is not ours."""
         heard = self._heard(now)
-        runs = {link.run for link in heard}
+        runs = {parent.run for parent in heard}
         if len(runs) != 1:
             return None
         (run,) = runs
@@ -46,7 +46,7 @@ class RunWatch:
 
     def is_stranded(self, position: int, now: float) -> bool:
         """Whether to report that no parent has anything beyond our position: once, until that changes."""
-        heads = [link.head for link in self._heard(now)]
+        heads = [parent.head for parent in self._heard(now)]
         if not heads or max(heads) >= position:
             if heads:
                 self.begin()
@@ -68,6 +68,10 @@ class RunWatch:
             return None
         return self._below_since + self._config.stranded_after
 
-    def _heard(self, now: float) -> list[Uplink]:
+    def _heard(self, now: float) -> list[Parent]:
         within = 3 * self._config.keep_alive_interval
-        return [link for link in self._links.values() if link.up and link.begun and now - link.heard_at < within]
+        return [
+            parent
+            for parent in self._parents.values()
+            if parent.up and parent.begun and now - parent.link.heard_at < within
+        ]

@@ -1,7 +1,10 @@
-"""The sending side of one stream: the log, and a downlink for each child.
+"""The sending side of one stream: the log, and a link to each child.
 
 The owner answers `OpeningReceived` with `accept` or `refuse`, calls `publish` when it is a root, and pulls datagrams.
 A router does not publish: its receiver writes into the same log.
+
+What is true for a child (`child`, `preparing`) is apart from how it reaches the child (`links.downlink`), and that from
+how links are opened (`links.answering`). Here they meet, with the children's turns and timers.
 """
 
 from __future__ import annotations
@@ -11,19 +14,20 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from dcp import control, events, wire
-from dcp.admission import HostBuckets, query_cost
+from dcp import control, events, handshake, wire
+from dcp.child import Child
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.history import SLICE_PAUSE
-from dcp.links.downlink import MAX_OUTBOX, Downlink
+from dcp.kinds import PACKETS, StreamKind
+from dcp.links.answering import Answering
+from dcp.links.downlink import Downlink
 from dcp.links.link import Address
-from dcp.log import Interest, Log
-from dcp.openings import Tickets
+from dcp.log import Log
+from dcp.preparing import QueryService
 from dcp.publish import PublishedStream
-from dcp.queries import EVERYTHING
 from dcp.stats import SenderStatistics
 
 # Datagrams that one child may put out before the next one's turn comes: fair, and still a batch.
@@ -42,26 +46,18 @@ class Sender(PublishedStream):
         *,
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[control.Opening, Address], None],
-        stream_mode: bool = False,
+        send_open: Callable[[handshake.Opening, Address], None],
+        kind: StreamKind = PACKETS,
     ) -> None:
-        super().__init__(stream, log, stream_mode=stream_mode)
-        self.upstream_query: bytes = EVERYTHING
-        """The query under which this peer receives. A root has everything."""
-        self.is_fed = True
-        """Told to children: whether a root's packets reach us. An unfed parent does not count towards their n."""
-        self.children: dict[int, Downlink] = {}
-        self.wants_revision = 0
-        """Rises whenever `wanted_queries` may have changed: its owner looks only then."""
+        super().__init__(stream, log, kind)
+        self.links: dict[int, Downlink] = {}
+        self.children: dict[int, Child] = {}
         self._config = config
-        self._rng = rng
-        self._new_link_id = new_link_id
         self._emit = emit
-        self._send_open = send_open
-        self._by_nonce: dict[bytes, Downlink] = {}
-        self._accepts: dict[int, tuple[bytes, bytes]] = {}  # link id -> (our nonce, reply): an accept can be repeated
-        self._tickets = Tickets()
-        self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
+        self._answering = Answering(
+            stream, log, kind, config, rng, new_link_id=new_link_id, emit=emit, send_open=send_open
+        )
+        self._queries = QueryService(stream, log, config, emit=emit, post=self._post, close=self.close)
         # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
         self._busy: dict[int, Downlink] = {}
         self._flushed_head = -1
@@ -69,119 +65,81 @@ class Sender(PublishedStream):
         self._paused: dict[int, Downlink] = {}
         self._slice_at: float | None = None
         self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
-        self._refused = 0
         self._silent = 0
         self._behind = 0
         self._stale_nacks = 0
-        self._query_changes_refused = 0
         self._repairs_refused = 0
         self._past = [0, 0, 0, 0]  # packets, bytes, retransmitted, NACKs of children that have gone
         self.malformed = 0
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def receive_request(self, request: control.Request, address: Address, now: float) -> None:
+    def receive_request(self, request: handshake.Request, address: Address, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
-        known = self._by_nonce.get(request.nonce)
-        if known is not None:
-            if known.address == address and not known.waiting:
-                self._send_accept(known, request.clock)
-            return
-        if request.nonce in self._tickets:
-            return
-        if bool(request.mode & control.MODE_STREAM) != self.stream_mode:
-            self._refuse(request, address, Reason.MODE_MISMATCH)
-        elif request.mode & control.MODE_UNSEALED and self._config.sealed:
-            self._refuse(request, address, Reason.MODE_MISMATCH, b"this sender wants sealed packets")
-        elif self.stream_mode and request.query != EVERYTHING:
-            self._refuse(request, address, Reason.MODE_MISMATCH, b"a byte stream has no query")
-        elif len(self.children) >= self._config.max_links:
-            self._refuse(request, address, Reason.FULL)
-        elif len(request.query) > self._config.max_query_bytes:
-            self._refuse(request, address, Reason.MODE_MISMATCH, b"query too long")
-        elif request.query and not self._queries.allows(now, address[0], query_cost(request.query)):
-            self._tickets.dropped += 1
-        elif (ticket := self._tickets.add(request, address, now)) is not None:
-            # The query has not been looked at yet: that may cost something, and most of those refused need no look.
-            self._emit(events.OpeningReceived(self.stream, ticket, address, request.query, request.hello))
+        self._answering.receive_request(request, address, children=len(self.links), now=now)
 
     def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
         """Take the child: its link id, or None when the ticket has run out, or its query is refused.
 
         Only now is the query parsed: a join that the owner refuses costs no parse.
         """
-        taken = self._tickets.take(ticket)
+        taken = self._answering.tickets.take(ticket)
         if taken is None:
             return None
         request = taken.request
-        if (why := self._why_not(request.query)) is not None:
-            self._refuse(request, taken.address, Reason.MODE_MISMATCH, why.encode()[:512])
+        if (why := self._queries.why_not(request.query)) is not None:
+            self._answering.refuse(request, taken.address, Reason.MODE_MISMATCH, why.encode()[:512])
             return None
-        link = Downlink(self._new_link_id(), taken.address, self.log, self._config, request, now=now)
-        nonce = self._rng.randbytes(control.NONCE_BYTES)
-        if not request.mode & control.MODE_UNSEALED:
-            link.bind(request.nonce, nonce, is_child=False)
-        self.children[link.id] = link
-        self.wants_revision += 1
-        self._by_nonce[request.nonce] = link
-        self._accepts[link.id] = (nonce, reply)
-        self._try_accept(link, now, clock=request.clock)
-        return link.id if link.id in self.children else None
+        link = self._answering.open_link(request, taken.address, reply, now=now)
+        self.links[link.id] = link
+        self.children[link.id] = link.child
+        self._queries.revision += 1
+        self._try_accept(link, clock=request.clock)
+        return link.id if link.id in self.links else None
 
     def refuse(self, ticket: int, reason: int, body: bytes = b"") -> None:
-        taken = self._tickets.take(ticket)
+        taken = self._answering.tickets.take(ticket)
         if taken is not None:
-            self._refuse(taken.request, taken.address, reason, body)
+            self._answering.refuse(taken.request, taken.address, reason, body)
 
-    def _why_not(self, query: bytes) -> str | None:
-        """What the owner's policy has against a query from the network; None: nothing."""
-        if query == EVERYTHING:
-            return None
-        try:
-            return self.log.policy.check(query)
-        except Exception as error:
-            fault("query", error)
-            return "this query can't be checked"
-
-    def _open_interest(self, link: Downlink, query: bytes) -> Interest | None:
-        """None when the policy can't evaluate the query after all: then the link is closed."""
-        try:
-            return self.log.open_interest(query)
-        except Exception as error:
-            fault("query", error)
-            self.close(link.id, Reason.MODE_MISMATCH, b"this query can't be evaluated")
-            return None
-
-    def _refuse(self, request: control.Request, address: Address, reason: int, body: bytes = b"") -> None:
-        self._refused += 1
-        self._send_open(control.Refuse(request.nonce, reason, body), address)
-
-    def _carries(self, query: bytes) -> bool:
-        return self.log.covers(self.upstream_query, query)
-
-    def _try_accept(self, link: Downlink, now: float, clock: int = 0) -> None:
+    def _try_accept(self, link: Downlink, clock: int = 0) -> None:
         """Answer the child once our own query brings what it wants."""
-        if not self._carries(link.query):
-            self._emit(events.WiderQueryWanted(self.stream, link.id, link.query))
-            return
-        interest = self._open_interest(link, link.query)
-        if interest is not None:
-            link.waiting = False
-            link.interest = interest
-            self._send_accept(link, clock)
+        if self._queries.try_admit(link):
+            self._answering.send_accept(link, clock)
 
-    def _send_accept(self, link: Downlink, clock: int) -> None:
-        nonce, reply = self._accepts[link.id]
-        start = link.proposed_start()
-        status = control.ACCEPT_FED if self.is_fed else 0
-        if start is not None:
-            status |= control.ACCEPT_STARTED
-        self._send_open(
-            control.Accept(
-                link.child_nonce, link.id, nonce, link.epoch, start or 0, self.log.head, clock, status, reply
-            ),
-            link.address,
-        )
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    @property
+    def upstream_query(self) -> bytes:
+        """The query under which this peer receives. A root has everything."""
+        return self._queries.upstream_query
+
+    @upstream_query.setter
+    def upstream_query(self, query: bytes) -> None:
+        self._queries.upstream_query = query
+
+    @property
+    def wants_revision(self) -> int:
+        """Rises whenever `wanted_queries` may have changed: its owner looks only then."""
+        return self._queries.revision
+
+    def upstream_changed(self, query: bytes, now: float) -> None:
+        """Our own query has been switched: children that waited for it can be answered."""
+        self.upstream_query = query
+        for link in list(self.links.values()):
+            if link.child.waiting:
+                self._try_accept(link)
+            else:
+                self._queries.try_prepare(link)
+
+    def wanted_queries(self) -> list[bytes]:
+        """What the children want now, and what they are about to: the owner asks upstream for no less."""
+        found = []
+        for child in self.children.values():
+            found.append(child.query)
+            if child.pending is not None:
+                found.append(child.pending.query)
+        return found
 
     # --- datagrams ----------------------------------------------------------------------------------------------------
 
@@ -192,12 +150,11 @@ class Sender(PublishedStream):
         self._busy[link.id] = link
         body = data[wire.BODY_AT :]
         if flags & wire.NACK:
-            nack = control.decode_nack_untrusted(body)
-            self._on_nack(link, nack, flags, now)
+            self._on_nack(link, control.decode_nack_untrusted(body), flags, now)
         elif flags & wire.ACK:
             ack = control.decode_acknowledgment_untrusted(body)
             link.hear_times(ack.times, now)
-            if not link.waiting and self._confirm(link, ack, now):
+            if not link.child.waiting and self._queries.confirm(link, ack.epoch, ack.position):
                 link.acknowledge(ack.position, wire.HEADER.unpack_from(data)[4], ack.room, now)
                 if flags & wire.ACK_REQUEST:
                     link.handle_probe(now)
@@ -207,7 +164,7 @@ class Sender(PublishedStream):
         elif flags & wire.CONTROL:
             message = control.decode_control_untrusted(body)
             if isinstance(message, control.Prepare):
-                self._on_prepare(link, message, now)
+                self._queries.receive_prepare(link, message, now)
             elif isinstance(message, control.Message):
                 self._emit(events.MessageReceived(self.stream, link.id, message.data))
             else:
@@ -216,112 +173,28 @@ class Sender(PublishedStream):
             raise MalformedDatagram("type", "not for a sender")
 
     def _on_nack(self, link: Downlink, nack: control.Nack, flags: int, now: float) -> None:
-        link.hear_times(nack.ack.times, now)
-        if link.waiting or not self._confirm(link, nack.ack, now):
+        ack = nack.ack
+        link.hear_times(ack.times, now)
+        if link.child.waiting or not self._queries.confirm(link, ack.epoch, ack.position):
             return
-        link.window.room = nack.ack.room
-        if link.floor is not None and nack.ack.position < link.floor:
+        link.window.room = ack.room
+        floor = link.child.floor
+        if floor is not None and ack.position < floor:
             self._stale_nacks += 1
             return
-        link.acknowledge(nack.ack.position, 0, nack.ack.room, now)
-        link.request_repair(nack.ack.position, nack.highest, nack.missing, nack.pieces, now)
+        link.acknowledge(ack.position, 0, ack.room, now)
+        link.request_repair(ack.position, nack.highest, nack.missing, nack.pieces, now)
         if flags & wire.ACK_REQUEST:
             link.handle_probe(now)
-
-    def _confirm(self, link: Downlink, ack: control.Acknowledgment, now: float) -> bool:
-        """Whether the child speaks of its present epoch, and of a position in it.
-
-        A prepared epoch commits; the first position confirms the start.
-        """
-        if ack.epoch == link.pending_epoch and link.prepared and link.pending_interest is not None:
-            if link.interest is not None:
-                self.log.close_interest(link.interest)
-            link.interest = link.pending_interest
-            link.query = link.pending_query
-            self.wants_revision += 1
-            link.epoch = ack.epoch
-            link.pending_epoch = None
-            link.pending_interest = None
-            link.prepared = False
-            if link.floor is not None and ack.position != control.NO_POSITION:
-                link.reposition(ack.position)
-        if ack.epoch != link.epoch:
-            if ack.epoch > link.epoch:
-                self.close(link.id, Reason.RESET)  # an epoch that was never prepared: never silence
-            return False
-        if ack.position == control.NO_POSITION:
-            return False
-        if link.floor is None:
-            link.reposition(ack.position)
-            self._emit(events.ChildOpened(self.stream, link.id, link.address))
-        return True
-
-    def _on_prepare(self, link: Downlink, prepare: control.Prepare, now: float) -> None:
-        if link.waiting or len(prepare.query) > self._config.max_query_bytes:
-            return
-        if prepare.epoch == link.epoch:
-            self._send_prepared(link, prepare.epoch, link.query)
-            return
-        if prepare.epoch < link.epoch or (link.pending_epoch is not None and prepare.epoch < link.pending_epoch):
-            return
-        if prepare.epoch != link.pending_epoch:
-            if not link.query_changes.allows(now, query_cost(prepare.query)):
-                self._query_changes_refused += 1  # it says so again, a little later
-                return
-            if self._why_not(prepare.query) is not None:
-                self.close(link.id, Reason.MODE_MISMATCH, b"not a query")
-                return
-            self._drop_pending(link)
-            link.pending_epoch = prepare.epoch
-            link.pending_query = prepare.query
-            self.wants_revision += 1
-            link.prepared = False
-            if not self._carries(prepare.query):
-                self._emit(events.WiderQueryWanted(self.stream, link.id, prepare.query))
-        self._try_prepare(link, again=True)
-
-    def _try_prepare(self, link: Downlink, *, again: bool = False) -> None:
-        if link.pending_epoch is None or not self._carries(link.pending_query):
-            return
-        if not link.prepared:
-            link.pending_interest = self._open_interest(link, link.pending_query)
-            if link.pending_interest is None:
-                return
-            link.prepared = True
-        elif not again:
-            return
-        self._send_prepared(link, link.pending_epoch, link.pending_query)
-
-    def _send_prepared(self, link: Downlink, epoch: int, query: bytes) -> None:
-        body = control.encode_prepared(control.Prepared(epoch, self.log.covered_since(query)))
-        self._post(link, link.encode(wire.CONTROL, 0, 0, body))
-
-    def upstream_changed(self, query: bytes, now: float) -> None:
-        """Our own query has been switched: who waited for it can be answered."""
-        self.upstream_query = query
-        for link in list(self.children.values()):
-            if link.waiting:
-                self._try_accept(link, now)
-            else:
-                self._try_prepare(link)
-
-    def wanted_queries(self) -> list[bytes]:
-        """What the children want now, and what they are about to: the owner asks upstream for no less."""
-        found = []
-        for link in self.children.values():
-            found.append(link.query)
-            if link.pending_epoch is not None:
-                found.append(link.pending_query)
-        return found
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
     def send_message(self, link_id: int, data: bytes) -> bool:
-        link = self.children.get(link_id)
+        link = self.links.get(link_id)
         return link is not None and self._post(link, link.encode(wire.CONTROL, 0, 0, control.encode_message(data)))
 
     def close(self, link_id: int, reason: int, body: bytes = b"") -> None:
-        link = self.children.get(link_id)
+        link = self.links.get(link_id)
         if link is not None:
             goodbye = link.say_goodbye(reason, body)
             # Best effort: three copies, since there is nobody left to ask for a lost one.
@@ -330,33 +203,25 @@ class Sender(PublishedStream):
             self._drop(link, reason, body)
 
     def close_all(self, reason: int, body: bytes = b"") -> None:
-        for link_id in list(self.children):
+        for link_id in list(self.links):
             self.close(link_id, reason, body)
 
     def _drop(self, link: Downlink, reason: int, body: bytes) -> None:
-        if self.children.pop(link.id, None) is None:
+        if self.links.pop(link.id, None) is None:
             return
-        del self._by_nonce[link.child_nonce]
-        del self._accepts[link.id]
+        del self.children[link.id]
+        self._answering.forget(link)
         self._past = [past + more for past, more in zip(self._past, link.counts(), strict=True)]
-        self.wants_revision += 1
-        self._repairs_refused += link.repair_budget.refused
+        self._queries.revision += 1
+        self._repairs_refused += link.repairs.budget.refused
         self._busy.pop(link.id, None)
         self._paused.pop(link.id, None)
-        if link.interest is not None:
-            self.log.close_interest(link.interest)
-            link.interest = None
-        self._drop_pending(link)
+        link.child.dismiss()
         self._emit(events.ChildLost(self.stream, link.id, link.address, reason, body))
-
-    def _drop_pending(self, link: Downlink) -> None:
-        if link.pending_interest is not None:
-            self.log.close_interest(link.pending_interest)
-            link.pending_interest = None
 
     def receive_reset(self, link: Downlink, now: float) -> None:
         """Somebody says that the child does not know this link: ask, and close it if nothing valid comes."""
-        if link.floor is None:
+        if link.child.floor is None:
             self._drop(link, Reason.RESET, b"")
         elif link.reset_at is None:
             link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
@@ -366,11 +231,11 @@ class Sender(PublishedStream):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
-        for ticket in self._tickets.older_than(now - self._config.open_timeout):
+        for ticket in self._answering.tickets.older_than(now - self._config.open_timeout):
             self.refuse(ticket, Reason.TIMED_OUT)
         if self._slice_at is not None and now >= self._slice_at:
             self._go_on_with_history()
-        for link in list(self.children.values()):
+        for link in list(self.links.values()):
             try:
                 self._look_after(link, now)
             except Exception as error:
@@ -382,16 +247,15 @@ class Sender(PublishedStream):
         config = self._config
         if link.reset_at is not None and now >= link.reset_at:
             self._drop(link, Reason.RESET, b"")
-        elif self._is_unconfirmed(link) and now - link.opened_at > config.confirm_timeout:
+        elif link.child.owes_confirmation and now - link.opened_at > config.confirm_timeout:
             self.close(link.id, Reason.TIMED_OUT)
         elif now - link.heard_at > config.dead_after:
             self._silent += 1
             self.close(link.id, Reason.SILENT)
-        elif self._is_behind(link, now):
+        elif link.child.falls_behind(config.behind_after, now):
             self._behind += 1
             self.close(link.id, Reason.BEHIND)
         else:
-            link.fed = self.is_fed
             link.handle_timeout(now)
             if link.outbox or link.is_catching_up:
                 self._busy[link.id] = link
@@ -409,38 +273,21 @@ class Sender(PublishedStream):
         first = self.log.history.slices % len(paused) if paused else 0
         self._busy.update(paused[first:] + paused[:first])
 
-    def _is_unconfirmed(self, link: Downlink) -> bool:
-        """Whether the child owes us a word. One that was here before the stream began has nothing to confirm yet."""
-        return link.floor is None and (link.waiting or (self.log.started and not link.came_early))
-
-    def _is_behind(self, link: Downlink, now: float) -> bool:
-        """Whether the child has stayed in the older half of a full log too long, with no gain on the head."""
-        log = self.log
-        if not log.evicted or link.floor is None:
-            return False
-        lag = log.next_ordinal - log.ordinal_after(link.acked)
-        if lag <= len(log) // 2:
-            link.behind_since = None
-            return False
-        if link.behind_since is None or lag < link.behind_least:
-            link.behind_since = now
-            link.behind_least = lag
-        return now - link.behind_since > self._config.behind_after
-
     def next_timeout(self, now: float) -> float | None:
         config = self._config
         at = math.inf
-        for link in self.children.values():
+        for link in self.links.values():
+            child = link.child
             at = min(at, link.heard_at + config.dead_after)
             if (due := link.next_timeout(now)) is not None and due < at:
                 at = due
             if link.reset_at is not None and link.reset_at < at:
                 at = link.reset_at
-            if link.floor is None and self._is_unconfirmed(link):
+            if child.floor is None and child.owes_confirmation:
                 at = min(at, link.opened_at + config.confirm_timeout)
-            if link.behind_since is not None:
-                at = min(at, link.behind_since + config.behind_after)
-        if (asked_at := self._tickets.oldest_at()) is not None:
+            if child.behind_since is not None:
+                at = min(at, child.behind_since + config.behind_after)
+        if (asked_at := self._answering.tickets.oldest_at()) is not None:
             at = min(at, asked_at + config.open_timeout + 1e-3)
         if self._paused:
             if self._slice_at is None:  # the pause counts from the end of the turn
@@ -456,7 +303,7 @@ class Sender(PublishedStream):
         busy = self._busy
         if self.log.head != self._flushed_head:
             self._flushed_head = self.log.head
-            busy.update(self.children)
+            busy.update(self.links)
         while busy and len(out) < most:
             link_id, link = next(iter(busy.items()))
             del busy[link_id]
@@ -478,9 +325,8 @@ class Sender(PublishedStream):
         self._busy[link.id] = link  # to the end of the line
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
-        if len(link.outbox) >= MAX_OUTBOX:
+        if not link.post(datagram):
             return False
-        link.outbox.append(datagram)
         self._busy[link.id] = link
         return True
 
@@ -488,9 +334,7 @@ class Sender(PublishedStream):
 
     def statistics(self, now: float) -> SenderStatistics:
         log = self.log
-        totals = [
-            sum(each) for each in zip(self._past, *(link.counts() for link in self.children.values()), strict=True)
-        ]
+        totals = [sum(each) for each in zip(self._past, *(link.counts() for link in self.links.values()), strict=True)]
         return SenderStatistics(
             low=log.low,
             head=log.head,
@@ -501,15 +345,15 @@ class Sender(PublishedStream):
             bytes=totals[1],
             retransmitted=totals[2],
             nacks=totals[3],
-            refused=self._refused,
+            refused=self._answering.refused,
             disconnected_silent=self._silent,
             disconnected_behind=self._behind,
             stale_nacks=self._stale_nacks,
-            repairs_refused=self._repairs_refused + sum(k.repair_budget.refused for k in self.children.values()),
-            query_changes_refused=self._query_changes_refused,
-            openings_dropped=self._tickets.dropped,
+            repairs_refused=self._repairs_refused + sum(k.repairs.budget.refused for k in self.links.values()),
+            query_changes_refused=self._queries.refused,
+            openings_dropped=self._answering.tickets.dropped,
             unrouted=log.unrouted,
             history_slices=log.history.slices,
             malformed=self.malformed,
-            links=tuple(link.statistics(now) for link in self.children.values()),
+            links=tuple(link.statistics(now) for link in self.links.values()),
         )

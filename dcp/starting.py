@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dcp.config import Config
-from dcp.control import Start
-from dcp.links.uplink import Uplink
+from dcp.handshake import Start
+from dcp.parent import Parent
 from dcp.serial import MAX_POSITION
 
 
@@ -34,23 +34,23 @@ class StartChoice:
         """Start over, at the oldest that there is."""
         self.mode, self.position, self.is_again, self.due_at = Start.OLDEST, None, True, None
 
-    def proposed(self, links: Iterable[Uplink], now: float) -> int | None:
+    def proposed(self, parents: Iterable[Parent], now: float) -> int | None:
         """A sender has proposed a start, or has answered without one: where to begin, if that is decided now."""
-        links = list(links)
-        if all(link.start is None for link in links):
+        parents = list(parents)
+        if all(parent.start is None for parent in parents):
             return None
         if self.due_at is None:
             self.due_at = now + self._config.oldest_window
-        if self.mode is Start.NEW and all(link.up for link in links):
-            return self._smallest(links)
+        if self.mode is Start.NEW and all(parent.up for parent in parents):
+            return self._smallest(parents)
         return None
 
-    def due(self, links: Iterable[Uplink], now: float) -> int | None:
+    def due(self, parents: Iterable[Parent], now: float) -> int | None:
         """The window has closed, or not yet: where to begin."""
         if self.due_at is None or now < self.due_at:
             return None
-        return self._smallest(links)
+        return self._smallest(parents)
 
-    def _smallest(self, links: Iterable[Uplink]) -> int | None:
+    def _smallest(self, parents: Iterable[Parent]) -> int | None:
         self.due_at = None
-        return min((link.start for link in links if link.up and link.start is not None), default=None)
+        return min((parent.start for parent in parents if parent.up and parent.start is not None), default=None)

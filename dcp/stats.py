@@ -15,14 +15,14 @@ class UplinkStatistics:
     address: Address
     up: bool
     """Accepted, and data may flow."""
-    fed: bool
-    """It says that it is fed from a root."""
     round_trip: float
     heard_ago: float
     first_copies: int
     """Packets of which this parent's copy came first."""
     duplicates: int
     """Packets that another parent had brought already."""
+    refused: int
+    """Copies that our owner did not accept (`accepts`): damaged, or forged."""
     brought: int
     """Packets that came from it unasked, first or not, in order or not. Pieces of a large packet may be asked for."""
     expected: int
@@ -46,6 +46,8 @@ class ReceiverStatistics:
     packets: int
     bytes: int
     duplicates: int
+    refused: int
+    """Copies that the owner did not accept (`accepts`); the packets came from another parent, or became gaps."""
     buffered: int
     """Claims that wait for what comes before them."""
     ready: int
@@ -133,4 +135,5 @@ class HubStatistics:
     bytes_in: int
     bytes_out: int
     dropped: dict[str, int]
-    """Datagrams that changed nothing, by reason."""
+    """Datagrams that changed nothing, by reason. An endpoint adds those of its socket: `foreign` (of another protocol),
+    `truncated` and `send error`."""

@@ -39,7 +39,9 @@ class UdpSocket:
         self._gso = segmentation and _supports_gso(self._raw)
         self._gro = segmentation and _enable_gro(self._raw)
         self.send_errors = 0
+        """Datagrams that the system would not send: no route, too large, not permitted."""
         self.truncated = 0
+        """Datagrams that came and were longer than any that we take."""
 
     @classmethod
     async def bind(cls, address: tuple[str, int], *, segmentation: bool = True) -> UdpSocket:

@@ -24,6 +24,7 @@ from ipaddress import IPv6Address, ip_address
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
+from dcp.compression import EnvelopeCheck
 from dcp.events import Content
 from dcp.guard import fault
 from dcp.links.link import Address
@@ -104,9 +105,16 @@ class PeerCore:
                 start=config.start,
                 position=config.position,
                 deliver=config.deliver,
+                accepts=EnvelopeCheck(self.policy.unpacked),
             )
         else:
-            self.receiver = self.hub.subscribe(config.stream, query=own, start=config.start, position=config.position)
+            self.receiver = self.hub.subscribe(
+                config.stream,
+                query=own,
+                start=config.start,
+                position=config.position,
+                accepts=EnvelopeCheck(self.policy.unpacked),
+            )
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
@@ -272,8 +280,8 @@ class PeerCore:
             return None
         if self.receiver is not None and number in self.receiver.links:
             return self.receiver.links[number].heard_at
-        if self.sender is not None and number in self.sender.children:
-            return self.sender.children[number].heard_at
+        if self.sender is not None and number in self.sender.links:
+            return self.sender.links[number].heard_at
         return None
 
     def wanted(self) -> bytes | None:

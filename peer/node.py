@@ -288,7 +288,7 @@ class Peer:
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""
-        return internals(self.core, now=self.now())
+        return internals(self.core, dropped=self.driver.dropped, now=self.now())
 
     def now(self) -> float:
         """The time that this peer's machines live in."""

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import random
 
-from dcp.control import COOKIE_BYTES
+from dcp.handshake import COOKIE_BYTES
 from dcp.links.link import Address
 
 SLOT_SECONDS = 60.0

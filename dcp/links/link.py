@@ -5,7 +5,7 @@ from __future__ import annotations
 from dcp.config import Config
 from dcp.control import MAX_HOLD, TICK, Times
 from dcp.links.rtt import RoundTrip
-from dcp.wire import Seal, derive_key, encode_bound
+from dcp.wire import Seal
 
 # (host, port), or (host, port, flow, scope) for IPv6: whatever the socket gives. Only compared and handed back.
 Address = tuple[str, int] | tuple[str, int, int, int]
@@ -23,7 +23,6 @@ class Link:
         "_their_clock",
         "_their_clock_at",
         "address",
-        "epoch",
         "heard_at",
         "id",
         "max_datagram",
@@ -41,7 +40,6 @@ class Link:
         self.remote_id = 0
         """Theirs: datagrams that we send carry it."""
         self.address = address
-        self.epoch = 0
         self.seal_in: Seal | None = None
         self.seal_out: Seal | None = None
         self.rtt = RoundTrip(config.initial_rtt)
@@ -52,14 +50,6 @@ class Link:
         self.max_datagram = config.loopback_datagram_bytes if is_loopback(address) else config.datagram_bytes
         self._their_clock = 0
         self._their_clock_at = 0.0
-
-    def bind(self, child_nonce: bytes, parent_nonce: bytes, *, is_child: bool) -> None:
-        """Both nonces are known: from now on every packet is sealed."""
-        self.seal_out = Seal(derive_key(child_nonce, parent_nonce, towards_child=not is_child))
-        self.seal_in = Seal(derive_key(child_nonce, parent_nonce, towards_child=is_child))
-
-    def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
-        return encode_bound(self.seal_out, self.epoch, flags, an, prev, self.remote_id, body)
 
     def times(self, now: float) -> Times:
         hold = 0

@@ -9,17 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from dcp.buffer import Packets
+from dcp.claims import Packets
 from dcp.config import Config
 from dcp.control import Range
 from dcp.links.rtt import ReorderWindow
+from dcp.links.timing import Timing
 
 # Stretches remembered as asked for. Beyond that only the count of recovered packets suffers.
 MAX_ASKED = 1024
 
 
 class LossWatch:
-    def __init__(self, config: Config, fastest_rtt: Callable[[], float]) -> None:
+    def __init__(self, config: Config, timing: Timing, fastest_rtt: Callable[[], float]) -> None:
         self.missing_since: float | None = None
         """Since when something is known to be missing at the present position."""
         self.nack_at: float | None = None
@@ -28,7 +29,7 @@ class LossWatch:
         """When the last one went out, for whatever position."""
         self._nacks_here = 0
         self._asked_for: list[Range] = []
-        self._config = config
+        self._timing = timing
         self._fastest_rtt = fastest_rtt
         self._reordering = ReorderWindow(config.reorder_window, config.min_reorder_window)
 
@@ -42,10 +43,7 @@ class LossWatch:
 
     def delay(self) -> float:
         """How long a missing packet may still come by itself."""
-        config = self._config
-        if not config.adaptive:
-            return config.reorder_window
-        return self._reordering.window(cap=max(self._fastest_rtt(), config.min_reorder_window))
+        return self._timing.reorder_delay(self._reordering, self._fastest_rtt)
 
     def asked(self, ranges: Iterable[Range], now: float) -> int:
         """A NACK goes out for these stretches; how many that makes at this position."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from dcp import control, events, wire
+from dcp import control, events, handshake, wire
 from dcp.config import Config
 from dcp.links.link import Address
 from dcp.links.uplink import Uplink
 from dcp.outbox import Outbox
+from dcp.parent import Parent
 
 MAX_OUTBOX = 1024
 # Acknowledgments are small, but a query that is being prepared is up to 60 KB, to every sender.
@@ -28,6 +29,8 @@ class Uplinks:
         emit: Callable[[events.Event], None],
     ) -> None:
         self.by_id: dict[int, Uplink] = {}
+        self.parents: dict[int, Parent] = {}
+        """The same links, as the stream sees them."""
         self._by_nonce: dict[bytes, Uplink] = {}
         self._stream = stream
         self._config = config
@@ -40,9 +43,10 @@ class Uplinks:
     # --- coming and going ---------------------------------------------------------------------------------------------
 
     def add(self, address: Address, hello: bytes, now: float) -> Uplink:
-        nonce = self._rng.randbytes(control.NONCE_BYTES)
+        nonce = self._rng.randbytes(handshake.NONCE_BYTES)
         link = Uplink(self._new_link_id(), address, self._config, nonce, hello, now=now)
         self.by_id[link.id] = link
+        self.parents[link.id] = link.parent
         self._by_nonce[link.nonce] = link
         return link
 
@@ -53,7 +57,7 @@ class Uplinks:
 
     def leave(self, link: Uplink, reason: int, body: bytes = b"") -> None:
         """Say goodbye, twice for the loss of one."""
-        if link.up:
+        if link.parent.up:
             goodbye = link.encode(wire.CLOSE, 0, 0, control.encode_close(reason, body))
             for _ in range(2):
                 self._post(goodbye, link.address)
@@ -67,46 +71,20 @@ class Uplinks:
     def lose(self, link: Uplink, reason: int, body: bytes = b"") -> None:
         """It has left us, or never took us."""
         self._drop(link)
-        kind = events.LinkLost if link.up else events.LinkRefused
+        kind = events.LinkLost if link.parent.up else events.LinkRefused
         self._emit(kind(self._stream, link.id, link.address, reason, body))
 
     def _drop(self, link: Uplink) -> None:
         if self.by_id.pop(link.id, None) is not None:
+            del self.parents[link.id]
             del self._by_nonce[link.nonce]
             self._forget_link(link.id)
 
-    # --- what they say together ---------------------------------------------------------------------------------------
-
     def up(self) -> Iterator[Uplink]:
-        return (link for link in self.by_id.values() if link.up)
-
-    @property
-    def is_fed(self) -> bool:
-        """Whether some parent says that a root's packets reach it."""
-        return any(link.fed for link in self.up())
-
-    def sent_until(self) -> int:
-        """Up to here one of them has sent all that matches."""
-        furthest = 0
-        for link in self.by_id.values():  # asked for every packet: a generator costs twice as much
-            if link.sent_until > furthest and link.up:
-                furthest = link.sent_until
-        return furthest
+        return (link for link in self.by_id.values() if link.parent.up)
 
     def fastest_rtt(self) -> float:
         return min((link.rtt.smoothed for link in self.up()), default=self._config.initial_rtt)
-
-    def answer_time(self, nacks: int, now: float) -> float:
-        """How long to wait for the answer to the nth NACK. It backs off without limit only while nobody is heard."""
-        config = self._config
-        if not config.adaptive:
-            return config.slow_nack_interval
-        rto = min((link.rtt.timeout(config.min_rto, config.max_rto) for link in self.up()), default=config.initial_rtt)
-        longest = config.max_rto
-        if any(now - link.heard_at < 2 * config.keep_alive_interval for link in self.up()):
-            # The path works, it only loses much: waiting longer helps nobody, and a NACK is small.
-            longest = max(rto, min(4 * rto, config.keep_alive_interval))
-        return min(rto * config.nack_backoff ** min(nacks - 1, 20), longest)
 
     # --- output -------------------------------------------------------------------------------------------------------
 

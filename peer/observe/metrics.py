@@ -135,7 +135,7 @@ def _own(now: Statistics, inside: Internals, fingerprint: str) -> Iterator[Sampl
 def _limits(inside: Internals) -> Iterator[Sample]:
     """What others claimed or asked for beyond what one peer may; docs/security.md says what each means."""
     if (got := inside.receiver) is not None:
-        for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent"):
+        for name in ("beyond_reach", "too_wide", "buffer_dropped", "overrun", "unsent", "refused"):
             yield "limits_reached_total", {"limit": name}, getattr(got, name)
     if (sent := inside.sender) is not None:
         for name in ("repairs_refused", "query_changes_refused", "openings_dropped", "unrouted"):
@@ -184,7 +184,7 @@ def _mesh(inside: Internals) -> Iterator[Sample]:
     yield "datagrams_total", {"direction": "out"}, hub.datagrams_out
     yield "datagram_bytes_total", {"direction": "in"}, hub.bytes_in
     yield "datagram_bytes_total", {"direction": "out"}, hub.bytes_out
-    for reason, count in sorted(hub.dropped.items()):
+    for reason, count in sorted(inside.dropped.items()):
         yield "dropped_total", {"reason": reason}, count
 
 

@@ -102,6 +102,8 @@ class Internals:
     receiver: ReceiverStatistics | None
     sender: SenderStatistics | None
     hub: HubStatistics
+    dropped: Mapping[str, int]
+    """Datagrams that changed nothing, by the reason."""
     switch: SwitchStats
     mesh: Mapping[str, int]
     """Counters of the mesh machine, by name."""
@@ -114,11 +116,14 @@ class Internals:
     """Packets whose envelope the switch could not open."""
 
 
-def internals(core: PeerCore, *, now: float) -> Internals:
+def internals(core: PeerCore, *, dropped: Mapping[str, int], now: float) -> Internals:
+    """What the core counts at this moment; `dropped` is what the socket's driver dropped before it."""
+    hub = core.hub.statistics()
     return Internals(
         receiver=core.receiver.statistics(now) if core.receiver is not None else None,
         sender=core.sender.statistics(now) if core.sender is not None else None,
-        hub=core.hub.statistics(),
+        hub=hub,
+        dropped={**hub.dropped, **dropped},
         switch=core.policy.switch.stats(),
         mesh=dict(core.mesh.counters),
         capacity=core.mesh.config.capacity,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from dcp import events
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.links.link import Address
 from dcp.queries import EVERYTHING, PredicatePolicy
@@ -212,6 +212,14 @@ class Node:
         if self.receiver is not None:
             self.campaign.net.after(0.01, lambda hub=self.hub: self.tend(hub))  # type: ignore[misc]
 
+    @property
+    def is_fed(self) -> bool:
+        """Whether a root's packets reach it, over links that are up."""
+        if self.receiver is None:
+            return self.kind == "root" and not self.dead
+        nodes = self.campaign.nodes
+        return not self.dead and any(link.up and nodes[link.address[0]].is_fed for link in self.receiver.links.values())
+
     def tend(self, hub: Hub) -> None:
         """Every now and then: enough fed parents? And a dynamic router: does our query fit the children's?"""
         net = self.campaign.net
@@ -221,7 +229,8 @@ class Node:
         if net.is_frozen(self.address) or self.receiver is None:
             return
         links = self.receiver.links.values()
-        useful = sum(1 for link in links if not link.up or link.fed)
+        nodes = self.campaign.nodes
+        useful = sum(1 for link in links if not link.up or nodes[link.address[0]].is_fed)
         if useful < 2 and len(links) < 4 and net.rng.random() < 0.5:
             taken = {link.address for link in links}
             free = [name for name in self.candidates if (name, 1) not in taken]

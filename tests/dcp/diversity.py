@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from dcp import events
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dcp import control, wire
+from dcp import control, handshake, wire
 
 CHILD_NONCE = bytes(range(16))
 PARENT_NONCE = bytes(range(16, 32))
@@ -25,7 +25,7 @@ BODIES = {
         wire.KEEP_ALIVE,
         0x1_0000_0007,
         0x1_0000_0005,
-        control.encode_keep_alive(control.KeepAlive(TIMES, 3, True, True, 0x1_0000_0005, 0x1_0000_0007)),
+        control.encode_keep_alive(control.KeepAlive(TIMES, 3, True, 0x1_0000_0005, 0x1_0000_0007)),
     ),
     "hole": (wire.CONTROL, 0, 0, control.encode_hole(control.Hole(3, 7, 9))),
     "fragment": (wire.CONTROL, 12, 9, control.encode_fragment(4, 8, b"half")),
@@ -43,14 +43,14 @@ CHILD_BODIES = {
     ),
     "prepare": (wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(4, b"//flight"))),
 }
-OPENINGS: dict[str, control.Opening] = {
-    "request": control.Request(
+OPENINGS: dict[str, handshake.Opening] = {
+    "request": handshake.Request(
         mode=0,
         link=CHILD_LINK,
         nonce=CHILD_NONCE,
         cookie=COOKIE,
         epoch=3,
-        start=control.Start.POSITION,
+        start=handshake.Start.POSITION,
         position=0x1_0000_0005,
         room=1000,
         clock=0x01020304,
@@ -58,12 +58,12 @@ OPENINGS: dict[str, control.Opening] = {
         query=b"//flight",
         hello=b"hello",
     ),
-    "challenge": control.Challenge(CHILD_NONCE, COOKIE),
-    "accept": control.Accept(CHILD_NONCE, PARENT_LINK, PARENT_NONCE, 3, 5, 9, 0x01020304, 1, b"welcome"),
-    "refuse": control.Refuse(CHILD_NONCE, control.Reason.FULL, b"try 192.0.2.1"),
-    "reset": control.Reset(PARENT_LINK),
-    "inquire": control.Inquire(CHILD_NONCE, COOKIE, b"level?"),
-    "answer": control.Answer(CHILD_NONCE, b"7"),
+    "challenge": handshake.Challenge(CHILD_NONCE, COOKIE),
+    "accept": handshake.Accept(CHILD_NONCE, PARENT_LINK, PARENT_NONCE, 3, 5, 9, 0x01020304, 1, b"welcome"),
+    "refuse": handshake.Refuse(CHILD_NONCE, control.Reason.FULL, b"try 192.0.2.1"),
+    "reset": handshake.Reset(PARENT_LINK),
+    "inquire": handshake.Inquire(CHILD_NONCE, COOKIE, b"level?"),
+    "answer": handshake.Answer(CHILD_NONCE, b"7"),
 }
 
 
@@ -83,7 +83,7 @@ def sealed(name: str) -> bytes:
 
 
 def opening(name: str) -> bytes:
-    return wire.encode_open(*control.encode_opening(OPENINGS[name]))
+    return wire.encode_open(*handshake.encode_opening(OPENINGS[name]))
 
 
 def samples() -> list[Sample]:

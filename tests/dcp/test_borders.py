@@ -39,7 +39,7 @@ def family():
     for name in ("good", "bad"):
         world.client(name, ["root"])
     world.run(0.5)
-    children = {link.address[0]: link for link in world.senders["root"].children.values()}
+    children = {link.address[0]: link for link in world.senders["root"].links.values()}
     return world, children
 
 
@@ -83,7 +83,7 @@ def test_a_datagram_of_a_parent_on_which_the_receiver_fails_ends_that_link():
     receiver = world.client("client", ["a", "b"])
     world.run(0.5)
     bad = next(link for link in receiver.links.values() if link.address == ("b", 1))
-    bad.tell_position = buggy
+    bad.parent.tell_position = buggy
     for an in range(1, 21):
         for name in ("a", "b"):
             world.publish(name, b"x", an=an)
@@ -99,7 +99,7 @@ def test_a_receivers_timer_that_fails_does_not_fire_again_and_again():
     world.root("root")
     receiver = world.client("client", ["root"])
     world.run(0.5)
-    receiver._ack_all = buggy
+    receiver._replies.acknowledge_all = buggy
     fired = world.net.timeouts[("client", 1)]
     world.run(5.0)
     assert guard.faults["timer"] == 1

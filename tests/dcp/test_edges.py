@@ -8,8 +8,8 @@ import pytest
 
 from dcp import events
 from dcp.config import Config
-from dcp.control import Start
 from dcp.events import Gap, Packet, Started
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.queries import PredicatePolicy
 from dcp.testing import Conditions

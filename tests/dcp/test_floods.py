@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dcp import control, events, guard, wire
+from dcp import control, events, guard, handshake, wire
 from dcp.admission import MAX_HOSTS, HostBuckets, network_of
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.hub import MAX_OUTBOX, MAX_OUTBOX_BYTES
 from dcp.links.repairs import MAX_REPAIR_CREDIT, REPAIR_BYTES_PER_SECOND, RepairBudget
-from dcp.openings import MAX_TICKET_BYTES, MAX_TICKETS
+from dcp.links.tickets import MAX_TICKET_BYTES, MAX_TICKETS
 from dcp.outbox import Outbox
 from dcp.queries import PredicatePolicy
 from dcp.testing import Conditions
@@ -51,11 +51,11 @@ def test_nacks_with_false_echoes_queue_no_more_than_one_copy(nacks):
     world.client("client", ["root"])
     world.run(0.5)
     world.publish("root", bytes(1 << 20))
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     (up,) = world.receivers["client"].links.values()
     world.net.crash(("client", 1))
     now = world.net.now
-    link.acked = link.floor = 0
+    link.child.acked = link.child.floor = 0
     most = 0
     for _ in range(nacks):
         clock = int(now / control.TICK) & 0xFFFFFFFF
@@ -63,8 +63,8 @@ def test_nacks_with_false_echoes_queue_no_more_than_one_copy(nacks):
         nack = control.encode_nack(control.Nack(ack, 1, [(0, 1)], [(0, 1 << 20)]))
         world.hubs["root"].receive_datagram(up.encode(wire.NACK, 0, 0, nack), ("client", 1), now=now)
         now += 1e-4
-        most = max(most, sum(map(len, link._fragments)))
-        assert link.fragment_bytes == sum(map(len, link._fragments))
+        most = max(most, sum(map(len, link.fragments._datagrams)))
+        assert link.fragments.bytes == sum(map(len, link.fragments._datagrams))
     assert most < 1.2 * (1 << 20)
     assert world.senders["root"].statistics(now).repairs_refused > nacks / 2
 
@@ -78,12 +78,12 @@ def test_what_goes_out_again_to_a_child_that_lies_is_bounded_a_second():
     root.publish_many([bytes(1_000)] * 100)
     world.net.pump(("root", 1))
     world.run(0.1)
-    (link,) = root.children.values()
+    (link,) = root.links.values()
     (up,) = world.receivers["client"].links.values()
     world.net.crash(("client", 1))
-    live = link.stats_bytes
+    live = link.counts()[1]
     now = world.net.now
-    link.acked = link.floor = 0
+    link.child.acked = link.child.floor = 0
     sent = 0
     for _ in range(3_000):
         clock = int(now / control.TICK) & 0xFFFFFFFF
@@ -130,7 +130,7 @@ def test_at_half_loss_each_way_the_budget_is_enough(size):
 def cookie_for(world, address):
     world.hubs["root"].receive_datagram(encoded(request()), address, now=world.net.now)
     challenge = answers(world.hubs["root"])[-1]
-    return control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    return handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
 
 
 def root_with(policy, **config):
@@ -153,7 +153,7 @@ def test_a_join_that_its_owner_refuses_is_never_parsed():
         assert isinstance(event, events.OpeningReceived)
         hub.refuse(event.stream, event.ticket, Reason.FULL)
     assert policy.parsed == 0
-    assert len(hub.senders[event.stream]._tickets) == 0
+    assert len(hub.senders[event.stream]._answering.tickets) == 0
 
 
 def test_a_query_that_is_none_is_refused_when_it_is_accepted():
@@ -175,7 +175,7 @@ def test_a_query_on_which_the_policy_fails_is_refused_and_counted(where):
         world.client("other", ["root"])
         world.run(0.5)
     assert guard.faults["query"] > before
-    assert [link.query for link in world.senders["root"].children.values()] == [b""]
+    assert [child.query for child in world.senders["root"].children.values()] == [b""]
     world.publish("root", b"x")
     world.run(0.2)
     assert world.packets("other") == [(1, b"x")]
@@ -226,7 +226,7 @@ def test_openings_that_wait_for_an_answer_are_bounded_in_number_and_bytes():
             opening = request(cookie=cookie, nonce=number.to_bytes(16), query=query)
             hub.receive_datagram(encoded(opening), STRANGER, now=world.net.now)
         sender = world.senders["root"]
-        assert len(sender._tickets) == most
+        assert len(sender._answering.tickets) == most
         assert sender.statistics(world.net.now).openings_dropped == 400 - most
 
 
@@ -239,7 +239,7 @@ def test_query_churn_of_one_child_is_passed_over():
     world = root_with(policy)
     world.client("client", ["root"], query=b"x")
     world.run(0.5)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     (up,) = world.receivers["client"].links.values()
     parsed, opened = policy.parsed, policy.opened
     now = world.net.now

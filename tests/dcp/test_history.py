@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp import guard
-from dcp.control import Start
 from dcp.cursor import PAUSED, Cursor, DataClaim
+from dcp.handshake import Start
 from dcp.history import SLICE_PACKETS, SLICE_SECONDS, Answers, HistorySlice
 from dcp.log import Log
 from dcp.queries import PredicatePolicy
@@ -261,7 +261,7 @@ def test_children_that_catch_up_share_the_slices():
     root.publish_many([b"b"] * 5_000)
     receivers = [world.client(f"c{number}", ["root"], query=b"a", start=Start.OLDEST) for number in range(4)]
     world.run(0.4)
-    positions = [link.cursor.position for link in root.children.values()]
+    positions = [child.cursor.position for child in root.children.values()]
     assert len(positions) == len(receivers)
     assert min(positions) > 0.5 * max(positions) > 0
 

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.control import Start
-from dcp.links.uplink import Uplink
+from dcp.handshake import Start
+from dcp.kinds import PACKETS
+from dcp.links.link import Link
+from dcp.parent import Parent
 from dcp.queries import PredicatePolicy
-from dcp.reach import SLACK_PACKETS, Reach
+from dcp.reach import Reach
 from dcp.serial import MAX_POSITION, QUARTER
 from dcp.testing import Conditions
 from tests.dcp.world import World
@@ -23,28 +25,28 @@ PARENTS = ("honest1", "liar", "honest2")
 
 
 def keep_alive(link, now, previous, highest, *, claim=True):
-    body = control.KeepAlive(link.times(now), link.epoch, True, claim, previous, highest)
+    body = control.KeepAlive(link.times(now), link.child.epoch, claim, previous, highest)
     return link.encode(wire.KEEP_ALIVE, highest & 0xFFFFFFFF, previous & 0xFFFFFFFF, control.encode_keep_alive(body))
 
 
 def lies_of(kind, link, now, head):
-    hole = control.encode_hole(control.Hole(link.epoch, link.acked, FAR))
-    edges = range(link.acked, link.acked + 8 * QUARTER, QUARTER)
+    hole = control.encode_hole(control.Hole(link.child.epoch, link.child.acked, FAR))
+    edges = range(link.child.acked, link.child.acked + 8 * QUARTER, QUARTER)
     return {
         "far": [keep_alive(link, now, 0, FAR)],
         "far and narrow": [keep_alive(link, now, edge, edge + QUARTER) for edge in edges],
         "head": [keep_alive(link, now, 0, FAR, claim=False)],
         "hole": [keep_alive(link, now, 0, FAR, claim=False), link.encode(wire.CONTROL, 0, 0, hole)],
         "sent": [keep_alive(link, now, FAR - 1, FAR)],
-        "leap": [link.encode(0, (head + (1 << 28)) & 0xFFFFFFFF, link.acked & 0xFFFFFFFF, b"forged")],
+        "leap": [link.encode(0, (head + (1 << 28)) & 0xFFFFFFFF, link.child.acked & 0xFFFFFFFF, b"forged")],
     }[kind]
 
 
 def lie(world, kind):
     """The liar says it to every child, and again every 0.3 s."""
     sender = world.senders["liar"]
-    for link in sender.children.values():
-        if link.floor is not None:
+    for link in sender.links.values():
+        if link.child.floor is not None:
             link.outbox.extend(lies_of(kind, link, world.net.now, sender.log.head))
             sender._busy[link.id] = link
     world.net.pump(world.address("liar"))
@@ -246,10 +248,10 @@ CONFIG = Config()
 def links_of(heads, now):
     links = {}
     for number, head in enumerate(heads):
-        link = links[number] = Uplink(number, ("parent", number + 1), CONFIG, b"", b"", now=now)
+        link = links[number] = Parent(Link(number, ("parent", number + 1), CONFIG, now=now), now=now)
         link.up = link.begun = True
         link.confirmed_epoch = 0
-        link.heard_at = now
+        link.link.heard_at = now
         link.tell_position(head, now)
     return links
 
@@ -265,13 +267,13 @@ def test_a_liar_never_gets_beyond_the_honest_head_and_the_slack(steps, base):
     """Whatever it says, as long as the honest parent advances now and then and keeps up with what is believed."""
     links = links_of([base, base], 0.0)
     liar, honest = links.values()
-    reach = Reach(CONFIG, links, stream_mode=False)
+    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     reach.begin(base)
     now = 0.0
     for what, an, wait in steps:
         now += wait
         for link in links.values():
-            link.heard_at = now
+            link.link.heard_at = now
         if what == "honest":
             honest.tell_position(max(honest.head, reach.seen) + 1, now)
             continue
@@ -279,7 +281,7 @@ def test_a_liar_never_gets_beyond_the_honest_head_and_the_slack(steps, base):
         rate = honest.head_rate
         assert believed == (an <= liar.reach)
         if honest.head >= reach._seen_before and now - max(honest.progress_at, 0.0) <= CONFIG.reach_patience:
-            assert liar.reach <= honest.head + max(SLACK_PACKETS, 4 * rate)
+            assert liar.reach <= honest.head + max(PACKETS.reach_slack, 4 * rate)
         if not believed:
             reach.refused(liar, an, now, is_packet=what == "liar brings")
         elif what == "liar brings":
@@ -289,10 +291,10 @@ def test_a_liar_never_gets_beyond_the_honest_head_and_the_slack(steps, base):
 @given(st.lists(st.integers(0, MAX_POSITION), min_size=1, max_size=6))
 def test_the_reach_of_each_is_the_smallest_head_of_the_others(heads):
     links = links_of(heads, 0.0)
-    reach = Reach(CONFIG, links, stream_mode=False)
+    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     for number, link in links.items():
         others = [head for other, head in enumerate(heads) if other != number]
-        expected = min(others) + SLACK_PACKETS if others else MAX_POSITION
+        expected = min(others) + PACKETS.reach_slack if others else MAX_POSITION
         assert reach.limit(link, 0, 0.0) == min(expected, MAX_POSITION)
 
 
@@ -300,12 +302,12 @@ def test_the_reach_of_each_is_the_smallest_head_of_the_others(heads):
 def test_who_does_not_count_limits_nobody(why):
     links = links_of([100, 5_000_000], 10.0)
     low, high = links.values()
-    reach = Reach(CONFIG, links, stream_mode=False)
+    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     assert not reach.allows(high, 5_000_001, 0, 10.0)
     if why == "not up":
         low.up = False
     elif why == "silent":
-        low.heard_at = 10.0 - 4 * CONFIG.keep_alive_interval
+        low.link.heard_at = 10.0 - 4 * CONFIG.keep_alive_interval
     elif why == "other epoch":
         low.confirmed_epoch = 1
     elif why == "not begun":
@@ -318,19 +320,19 @@ def test_who_does_not_count_limits_nobody(why):
 def test_a_jump_is_not_taken_for_a_rate():
     links = links_of([0, 0], 0.0)
     liar, honest = links.values()
-    reach = Reach(CONFIG, links, stream_mode=False)
+    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     reach.allows(liar, 0, 0, 0.0)
     honest.tell_position(10_000_000, 0.6)
     reach.allows(liar, 0, 0, 0.6)
-    assert liar.reach <= 10_000_000 + 4 * SLACK_PACKETS
+    assert liar.reach <= 10_000_000 + 4 * PACKETS.reach_slack
 
 
 def test_a_signed_head_is_the_only_measure_when_there_is_one():
     links = links_of([100, FAR], 0.0)
     low, high = links.values()
-    reach = Reach(CONFIG, links, stream_mode=False)
+    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     reach.signed_head = 1_000
-    assert reach.limit(high, 0, 0.0) == reach.limit(low, 0, 0.0) == 1_000 + SLACK_PACKETS
+    assert reach.limit(high, 0, 0.0) == reach.limit(low, 0, 0.0) == 1_000 + PACKETS.reach_slack
 
 
 @pytest.mark.parametrize("start", [Start.NEW, Start.OLDEST])

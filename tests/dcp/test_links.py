@@ -9,7 +9,8 @@ import pytest
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.campaign import policy, token
 from tests.dcp.world import Wire, World
@@ -95,10 +96,10 @@ def test_a_nack_for_the_same_bytes_many_times_over_brings_them_once():
     payload = bytes(500_000)
     world.publish("root", payload)
     world.run(1.0)
-    (link,) = world.senders["root"].children.values()
-    link.floor = link.acked = 0
+    (link,) = world.senders["root"].links.values()
+    link.child.floor = link.child.acked = 0
     link.request_repair(0, 1, [(0, 1)], [(0, 500_000)] * 64, world.net.now)
-    assert sum(len(piece) for piece in link._fragments) < 1.1 * len(payload)
+    assert sum(len(piece) for piece in link.fragments._datagrams) < 1.1 * len(payload)
 
 
 # --- retransmission ---------------------------------------------------------------------------------------------------
@@ -339,7 +340,7 @@ def test_an_answer_to_a_keep_alive_is_no_measure_of_a_lost_packets_round_trip():
     world.root("root")
     world.client("client", ["root"])
     world.run(1.0)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     for _ in range(10):
         world.net.set_conditions(Conditions(loss=1.0), ("root", 1), ("client", 1))
         world.publish("root", b"x")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp.cursor import Claim, Cursor, DataClaim, EmptyClaim, HoleClaim
+from dcp.cursor import Cursor, DataClaim, EmptyClaim, HoleClaim, LogClaim
 from dcp.events import Gap
 from dcp.log import Interest, Log
 from dcp.queries import EVERYTHING, PredicatePolicy
@@ -61,7 +61,7 @@ class Truth:
         return [an for an, kind in self.class_of.items() if after < an <= until and query >> kind & 1]
 
 
-def check(claim: Claim, truth: Truth, query: int, position: int) -> None:
+def check(claim: LogClaim, truth: Truth, query: int, position: int) -> None:
     """A claim is true of the stream, whatever the log happens to hold of it."""
     match claim:
         case DataClaim(prev, packets):

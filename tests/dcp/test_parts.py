@@ -13,9 +13,10 @@ from dcp.config import Config
 from dcp.control import Hole, Reason
 from dcp.gaps import gap_end
 from dcp.links.cookies import CookieJar
+from dcp.links.link import Link
 from dcp.links.rtt import Pace, ReorderWindow, RoundTrip
-from dcp.links.uplink import Uplink
 from dcp.links.window import Pacer, SendWindow
+from dcp.parent import Parent
 from dcp.redial import FIRST_DELAY, MAX_DELAY, Redial
 from dcp.serial import HALF, distance, extend
 
@@ -202,8 +203,8 @@ CONFIG = Config(join_patience=3, behind_patience=2, answer_patience=4)
 
 def parent(
     *, up: bool = True, highest: int | None = 100, progress_at: float = 0.0, hole: tuple[int, int] | None = None
-) -> Uplink:
-    link = Uplink(1, ("p", 1), CONFIG, bytes(16), b"", now=0.0)
+) -> Parent:
+    link = Parent(Link(1, ("p", 1), CONFIG, now=0.0), now=0.0)
     link.up = up
     link.highest = highest
     link.progress_at = progress_at

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from dcp import control, events, wire
+from dcp import events, handshake, wire
 from dcp.config import Config
-from dcp.control import Reason, Start
+from dcp.control import Reason
+from dcp.handshake import Start
 from dcp.hub import MAX_RESETS_PER_SECOND, Hub
 from dcp.testing import Conditions
 from tests.dcp import packets
@@ -18,8 +19,8 @@ from tests.dcp.world import STREAM, Wire, World
 STRANGER = ("mallory", 9)
 
 
-def request(hub_link: int = 77, *, cookie: bytes = control.NO_COOKIE, **changes: object) -> control.Request:
-    plain = control.Request(
+def request(hub_link: int = 77, *, cookie: bytes = handshake.NO_COOKIE, **changes: object) -> handshake.Request:
+    plain = handshake.Request(
         mode=0,
         link=hub_link,
         nonce=b"n" * 16,
@@ -36,8 +37,8 @@ def request(hub_link: int = 77, *, cookie: bytes = control.NO_COOKIE, **changes:
     return plain._replace(**changes)
 
 
-def encoded(message: control.Opening) -> bytes:
-    return wire.encode_open(*control.encode_opening(message))
+def encoded(message: handshake.Opening) -> bytes:
+    return wire.encode_open(*handshake.encode_opening(message))
 
 
 def answers(hub: Hub, now: float = 0.0) -> list[bytes]:
@@ -61,10 +62,10 @@ def test_a_request_costs_no_state_until_its_cookie_comes_back():
         hub.receive_datagram(
             encoded(request(nonce=number.to_bytes(16))), (f"10.0.{number % 250}.1", 5), now=world.net.now
         )
-    assert (len(sender._tickets), len(sender.children), len(hub._events)) == (0, 0, 0)
+    assert (len(sender._answering.tickets), len(sender.children), len(hub._events)) == (0, 0, 0)
     assert len(hub._downlinks) == 0
     challenges = answers(hub)
-    assert {wire.decode_open_untrusted(data)[0] for data in challenges} == {control.OpenType.CHALLENGE}
+    assert {wire.decode_open_untrusted(data)[0] for data in challenges} == {handshake.OpenType.CHALLENGE}
 
 
 def test_a_cookie_opens_only_from_the_address_it_was_sent_to():
@@ -72,7 +73,7 @@ def test_a_cookie_opens_only_from_the_address_it_was_sent_to():
     hub = world.hubs["root"]
     hub.receive_datagram(encoded(request()), ("victim", 5), now=world.net.now)
     (challenge,) = answers(hub)
-    cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    cookie = handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
     hub.receive_datagram(encoded(request(cookie=cookie)), STRANGER, now=world.net.now)
     assert hub.next_event() is None
     hub.receive_datagram(encoded(request(cookie=cookie)), ("victim", 5), now=world.net.now)
@@ -86,7 +87,7 @@ def test_no_unauthenticated_input_brings_more_bytes_than_it_had():
     world.run(0.5)
     rng = random.Random(3)
     inputs = [sample.data for sample in packets.samples()]
-    inputs += [encoded(request()), encoded(control.Inquire(b"n" * 16, control.NO_COOKIE, b""))]
+    inputs += [encoded(request()), encoded(handshake.Inquire(b"n" * 16, handshake.NO_COOKIE, b""))]
     inputs += [mutate(rng.choice(inputs), rng) for _ in range(3_000)]
     for name in ("root", "relay"):
         hub = world.hubs[name]
@@ -119,18 +120,18 @@ def test_openings_are_few_even_with_good_cookies():
     hub = world.hubs["root"]
     hub.receive_datagram(encoded(request()), STRANGER, now=5.0)
     (challenge,) = answers(hub)
-    cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    cookie = handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
     for number in range(2_000):
         hub.receive_datagram(encoded(request(nonce=number.to_bytes(16), cookie=cookie)), STRANGER, now=5.0)
-    assert len(world.senders["root"]._tickets) <= world.config.max_openings_per_host
+    assert len(world.senders["root"]._answering.tickets) <= world.config.max_openings_per_host
     assert hub.statistics().dropped["opening rate"] == 2_000 - world.config.max_openings_per_host
     # One host's crowd shuts nobody else out.
     hub.receive_datagram(encoded(request(nonce=b"o" * 16)), ("other", 5), now=5.0)
     (challenge,) = answers(hub)
-    cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
-    before = len(world.senders["root"]._tickets)
+    cookie = handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    before = len(world.senders["root"]._answering.tickets)
     hub.receive_datagram(encoded(request(nonce=b"o" * 16, cookie=cookie)), ("other", 5), now=5.0)
-    assert len(world.senders["root"]._tickets) == before + 1
+    assert len(world.senders["root"]._answering.tickets) == before + 1
 
 
 def test_a_child_that_never_confirms_is_forgotten_and_got_no_data():
@@ -139,7 +140,7 @@ def test_a_child_that_never_confirms_is_forgotten_and_got_no_data():
     hub, sender = world.hubs["root"], world.senders["root"]
     hub.receive_datagram(encoded(request()), STRANGER, now=world.net.now)
     (challenge,) = answers(hub)
-    cookie = control.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
+    cookie = handshake.decode_opening_untrusted(*wire.decode_open_untrusted(challenge)).cookie
     hub.receive_datagram(encoded(request(cookie=cookie)), STRANGER, now=world.net.now)
     world.net.pump(("root", 1))
     assert len(sender.children) == 1
@@ -161,7 +162,7 @@ def test_forged_packets_from_a_right_address_change_nothing(seal):
     world.publish("root", b"one")
     world.run(0.5)
     uplink = next(iter(world.receivers["client"].links.values()))
-    downlink = next(iter(world.senders["root"].children.values()))
+    downlink = next(iter(world.senders["root"].links.values()))
     before = snapshot(world)
     right = {"client": downlink.seal_out, "root": uplink.seal_out}
     for target, source, link, bodies in (
@@ -188,7 +189,7 @@ def test_a_sealed_packet_from_another_address_changes_nothing():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.5)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     before = snapshot(world)
     world.hubs["client"].receive_datagram(link.encode(0, 1, 0, b"replayed"), STRANGER, now=world.net.now)
     assert snapshot(world) == before
@@ -201,10 +202,10 @@ def test_a_forged_reset_only_makes_the_link_ask():
     world.client("client", ["root"])
     world.run(0.5)
     uplink = next(iter(world.receivers["client"].links.values()))
-    downlink = next(iter(world.senders["root"].children.values()))
+    downlink = next(iter(world.senders["root"].links.values()))
     for target, source, link in (("client", "root", uplink), ("root", "client", downlink)):
         for guess in (link.remote_id, link.id, 5):
-            data = encoded(control.Reset(guess))
+            data = encoded(handshake.Reset(guess))
             world.hubs[target].receive_datagram(data, (source, 1), now=world.net.now)
             world.hubs[target].receive_datagram(data, STRANGER, now=world.net.now)
         world.net.pump((target, 1))
@@ -223,7 +224,7 @@ def test_a_flood_of_resets_is_looked_at_only_so_often():
     world.run(0.5)
     hub = world.hubs["root"]
     for number in range(1_000):
-        hub.receive_datagram(encoded(control.Reset(number)), STRANGER, now=world.net.now)
+        hub.receive_datagram(encoded(handshake.Reset(number)), STRANGER, now=world.net.now)
     dropped = hub.statistics().dropped
     assert dropped["reset rate"] == 1_000 - MAX_RESETS_PER_SECOND
     assert dropped["unknown reset"] == MAX_RESETS_PER_SECOND
@@ -327,9 +328,9 @@ def test_an_owner_that_never_answers_is_bounded():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.5)
-    assert len(world.senders["root"]._tickets) == 1
+    assert len(world.senders["root"]._answering.tickets) == 1
     world.run(world.config.open_timeout + 1.0)
-    assert len(world.senders["root"]._tickets) == 0
+    assert len(world.senders["root"]._answering.tickets) == 0
     assert [e.reason for e in world.told("client", events.LinkRefused)] == [Reason.TIMED_OUT]
 
 

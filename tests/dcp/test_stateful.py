@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dcp import events, openings
-from dcp.control import Start
+from dcp import events
+from dcp.handshake import Start
 from dcp.hub import MAX_EVENTS, Hub
-from dcp.links import downlink, uplinks
+from dcp.links import downlink, retransmission, tickets, uplinks
 from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
 
 ROOTS = ("R1", "R2")
@@ -236,17 +236,17 @@ class Mesh(RuleBasedStateMachine):
             for parent in hub.senders.values():
                 assert len(parent.log) <= CONFIG.max_log_packets
                 assert len(parent.log._segments) <= CONFIG.max_segments
-                assert len(parent._tickets) <= openings.MAX_TICKETS
+                assert len(parent._answering.tickets) <= tickets.MAX_TICKETS
                 assert set(hub._downlinks) == set(parent.children)
-                assert set(parent._busy) <= set(parent.children)
-                assert len(parent._by_nonce) == len(parent._accepts) == len(parent.children)
-                for link in parent.children.values():
+                assert set(parent._busy) <= set(parent.links) == set(parent.children)
+                assert len(parent._answering.by_nonce) == len(parent._answering) == len(parent.links)
+                for link in parent.links.values():
                     assert len(link.outbox) <= downlink.MAX_OUTBOX
-                    assert len(link._repairs) <= downlink.MAX_REPAIRS
-                    assert len(link._marks) <= downlink.MAX_MARKS
+                    assert len(link.repairs.queue) <= retransmission.MAX_REPAIRS
+                    assert len(link.repairs._marks) <= retransmission.MAX_MARKS
                 used = sum(
                     (k.interest is not None and k.interest.slot is not None)
-                    + (k.pending_interest is not None and k.pending_interest.slot is not None)
+                    + (k.pending is not None and k.pending.interest is not None and k.pending.interest.slot is not None)
                     for k in parent.children.values()
                 )
                 assert len(parent.log._slots) == used, "a slot was never given back"
@@ -261,7 +261,7 @@ class Mesh(RuleBasedStateMachine):
         while self.now < end:
             for child, parents in PARENTS.items():
                 links = self.hubs[child].receivers[STREAM].links.values()
-                if not any(link.fed or not link.up for link in links):
+                if len(links) < len(parents):
                     for parent in parents:
                         self.hubs[child].add_sender(STREAM, (parent, 1), now=self.now)
             self.advance_time(0.02)

@@ -8,7 +8,7 @@ import pytest
 
 from dcp import events, wire
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.testing import Conditions
 from tests.dcp.world import World
 
@@ -129,7 +129,7 @@ def test_stream_and_datagram_mode_do_not_mix():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.5)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     world.hubs["client"].receive_datagram(link.encode(wire.STREAM, 1, 0, b"x"), ("root", 1), now=world.net.now)
     assert world.hubs["client"].statistics().dropped["mode"] == 1
     assert world.receivers["client"].position == 0
@@ -143,7 +143,7 @@ def test_chunks_must_meet():
     with pytest.raises(ValueError, match="contiguous=False"):
         sender.publish(b"def", an=100)
     assert sender.publish(b"def", an=100, contiguous=False) == 100
-    with pytest.raises(ValueError, match="no empty packet"):
+    with pytest.raises(ValueError, match="no empty packets"):
         sender.publish(b"")
     world.client("client", ["root"], start=Start.POSITION, position=0)
     world.run(1.0)

@@ -18,7 +18,8 @@ from dcp.epochs import QueryChange
 from dcp.errors import PayloadRefused
 from dcp.hub import Hub
 from dcp.links.fragments import MAX_MISSING_RANGES, Assembler
-from dcp.links.uplink import Uplink
+from dcp.links.link import Link
+from dcp.parent import Parent
 
 # --- the reorder buffer -----------------------------------------------------------------------------------------------
 
@@ -144,7 +145,8 @@ def test_half_built_packets_are_bounded_and_the_farthest_goes():
     for an in (20, 10, 30):
         assembler.add(0, an - 1, an, Fragment(0, 8, b"half"))
     assert (len(assembler), assembler.dropped) == (2, 1)
-    assert assembler.highest(0, 0) == 20
+    assert assembler.pieces_after(19, 0) == (20, [(4, 8)])
+    assert assembler.pieces_after(29, 0) is None
     assembler.forget(10, (0,))
     assert len(assembler) == 1
 
@@ -164,14 +166,14 @@ def test_a_packet_in_too_many_splinters_is_bounded():
 CONFIG = Config(prepare_patience=2.0, epoch_lifetime=30.0)
 
 
-def uplink(link_id: int, *, up: bool = True, confirmed: int | None = 0) -> Uplink:
-    link = Uplink(link_id, ("p", link_id), CONFIG, bytes(16), b"", now=0.0)
+def uplink(link_id: int, *, up: bool = True, confirmed: int | None = 0) -> Parent:
+    link = Parent(Link(link_id, ("p", link_id), CONFIG, now=0.0), now=0.0)
     link.up = up
     link.confirmed_epoch = confirmed
     return link
 
 
-def prepare(change: QueryChange, link: Uplink, since: int) -> None:
+def prepare(change: QueryChange, link: Parent, since: int) -> None:
     link.prepared_epoch = change.pending_epoch
     link.prepared_since = since
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp import control, wire
+from dcp import control, handshake, wire
 from dcp.errors import MalformedDatagram
 from tests.dcp import packets
 from tests.dcp.world import World
@@ -50,7 +50,7 @@ def decode_all(data: bytes) -> None:
     """Every decoder that these bytes could reach, in whichever order the flags say."""
     flags, _ = wire.decode_header_untrusted(data)
     if flags & wire.OPEN:
-        control.decode_opening_untrusted(*wire.decode_open_untrusted(data))
+        handshake.decode_opening_untrusted(*wire.decode_open_untrusted(data))
         return
     body = data[wire.BODY_AT :]
     for decode in (
@@ -94,7 +94,7 @@ def test_every_packet_type_has_golden_bytes():
     kinds = {
         bytes.fromhex(golden)[wire.HEADER.size] for golden in GOLDEN.values() if bytes.fromhex(golden)[1] & wire.OPEN
     }
-    assert kinds == {int(kind) for kind in control.OpenType}
+    assert kinds == {int(kind) for kind in handshake.OpenType}
     controls = {data[wire.BODY_AT] for golden in GOLDEN.values() if (data := bytes.fromhex(golden))[1] & wire.CONTROL}
     assert controls == {int(kind) for kind in control.ControlType}
 
@@ -220,15 +220,16 @@ def snapshot(world: World) -> object:
         for receiver in hub.receivers.values():
             state.append((receiver.position, receiver.epoch, sorted(receiver.links)))
             state += [
-                (k.up, k.heard_at, k.highest, k.sent_until, k.hole, k.reset_at, k.rtt.smoothed, k.confirmed_epoch)
-                for k in receiver.links.values()
+                (k.up, k.highest, k.sent_until, k.hole, k.confirmed_epoch, k.prepared_epoch)
+                for k in receiver.parents.values()
             ]
+            state += [(k.heard_at, k.reset_at, k.rtt.smoothed) for k in receiver.links.values()]
         for sender in hub.senders.values():
             state.append((sender.log.head, sender.log.low, sorted(sender.children)))
             state += [
-                (k.acked, k.floor, k.cursor.position, k.heard_at, k.epoch, k.window.room, k.reset_at, k.rtt.smoothed)
-                for k in sender.children.values()
+                (k.acked, k.floor, k.cursor.position, k.epoch, k.interest, k.pending) for k in sender.children.values()
             ]
+            state += [(k.heard_at, k.window.room, k.reset_at, k.rtt.smoothed) for k in sender.links.values()]
     return state
 
 
@@ -263,7 +264,7 @@ def test_truncations_of_what_is_really_under_way_change_nothing():
     world = live_world()
     hub, root = world.hubs["client"], world.hubs["root"]
     uplink = next(link for link in world.receivers["client"].links.values() if link.address == ("root", 1))
-    downlink = next(link for link in world.senders["root"].children.values() if link.address == ("client", 1))
+    downlink = next(link for link in world.senders["root"].links.values() if link.address == ("client", 1))
     before = snapshot(world)
     for name in packets.BODIES:
         flags, an, prev, body = packets.BODIES[name]
@@ -290,15 +291,15 @@ def test_a_hostile_peer_with_a_right_seal_breaks_nothing_but_its_own_link(toward
         rng = random.Random(seed)
         bodies = packets.BODIES if towards == "client" else packets.CHILD_BODIES
         if towards == "client":
-            links = list(world.senders["root"].children.values())
+            links = list(world.senders["root"].links.values())
         else:
             links = [k for k in world.receivers["client"].links.values() if k.address == ("root", 1)]
         (link,) = links
         for _ in range(60):
             flags, an, prev, body = bodies[rng.choice(list(bodies))]
             an, prev = (rng.choice([0, 1, 0xFFFFFFFF, 1 << 31, rng.getrandbits(32)]) for _ in range(2))
-            link.epoch = rng.choice([0, 0, 0, 1, 15])
-            data = link.encode(rng.choice([flags, flags | wire.ACK_REQUEST]), an, prev, mutate(body, rng))
+            epoch, flags = rng.choice([0, 0, 0, 1, 15]), rng.choice([flags, flags | wire.ACK_REQUEST])
+            data = wire.encode_bound(link.seal_out, epoch, flags, an, prev, link.remote_id, mutate(body, rng))
             source = ("root", 1) if towards == "client" else ("client", 1)
             world.hubs[towards].receive_datagram(data, source, now=world.net.now)
             world.net.pump((towards, 1))
@@ -313,9 +314,9 @@ def test_a_keep_alive_to_the_end_of_numbers_does_not_overflow_later():
     world.root("root")
     world.client("client", ["root"])
     world.run(0.3)
-    (link,) = world.senders["root"].children.values()
+    (link,) = world.senders["root"].links.values()
     top = (1 << 64) - 1
-    body = control.encode_keep_alive(control.KeepAlive(link.times(world.net.now), 0, True, True, 0, top))
+    body = control.encode_keep_alive(control.KeepAlive(link.times(world.net.now), 0, True, 0, top))
     for data in (
         link.encode(wire.KEEP_ALIVE, top, 0, body),
         link.encode(wire.ACK_REQUEST, 5, top, b"x"),

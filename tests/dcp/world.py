@@ -9,7 +9,7 @@ from typing import Any
 
 from dcp import control, events, wire
 from dcp.config import Config
-from dcp.control import Start
+from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.links.link import Address
 from dcp.queries import EVERYTHING, QueryPolicy

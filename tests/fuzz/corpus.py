@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dcp import wire
 from dcp.compression import Compressor
-from dcp.control import encode_opening
+from dcp.handshake import encode_opening
 from dht import Identity, PeerRecord, QuerySummary
 from dht import Role as DhtRole
 from dht import wire as dht_wire

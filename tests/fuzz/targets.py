@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from dcp import control, wire
+from dcp import control, handshake, wire
 from dcp.compression import Compressor
 from dcp.config import Config
 from dcp.errors import MalformedDatagram, PayloadRefused
@@ -50,7 +50,7 @@ _CONTROL: list[Callable[[bytes], object]] = [
     control.decode_control_untrusted,
     control.decode_close_untrusted,
     lambda body: control.decode_bundle_untrusted(body, 0, 5),
-    *(lambda body, kind=kind: control.decode_opening_untrusted(kind, body) for kind in range(9)),
+    *(lambda body, kind=kind: handshake.decode_opening_untrusted(kind, body) for kind in range(9)),
 ]
 
 

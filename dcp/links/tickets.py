@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dcp import control
+from dcp import handshake
 from dcp.links.link import Address
 
 MAX_TICKETS = 256
@@ -14,7 +14,7 @@ MAX_TICKET_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class Ticket:
-    request: control.Request
+    request: handshake.Request
     address: Address
     at: float
 
@@ -38,7 +38,7 @@ class Tickets:
     def __contains__(self, nonce: bytes) -> bool:
         return nonce in self._of_nonce
 
-    def add(self, request: control.Request, address: Address, now: float) -> int | None:
+    def add(self, request: handshake.Request, address: Address, now: float) -> int | None:
         """The number under which its owner answers; None when too many wait."""
         ticket = Ticket(request, address, now)
         if len(self._tickets) >= MAX_TICKETS or self.bytes + ticket.bytes > MAX_TICKET_BYTES:

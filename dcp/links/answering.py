@@ -1,0 +1,123 @@
+"""The parent's side of opening a link: requests wait for the owner's answer, then for our own query, then are accepted.
+
+Nothing is kept of a request before its cookie was right (the hub's business) and the cheap checks here have passed. The
+owner is asked next; the child's query is parsed only after the owner has said yes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from dcp import events, handshake
+from dcp.admission import HostBuckets, query_cost
+from dcp.child import Child
+from dcp.config import Config
+from dcp.control import Reason
+from dcp.kinds import StreamKind
+from dcp.links.carriage import carriage_of
+from dcp.links.downlink import Downlink
+from dcp.links.link import Address
+from dcp.links.sealing import granted_sealing
+from dcp.links.tickets import Tickets
+from dcp.log import Log
+
+
+class Answering:
+    """The openings of one stream, and what an accepted child was answered: an accept can be repeated."""
+
+    def __init__(
+        self,
+        stream: str,
+        log: Log,
+        kind: StreamKind,
+        config: Config,
+        rng: random.Random,
+        *,
+        new_link_id: Callable[[], int],
+        emit: Callable[[events.Event], None],
+        send_open: Callable[[handshake.Opening, Address], None],
+    ) -> None:
+        self.tickets = Tickets()
+        self.refused = 0
+        self.by_nonce: dict[bytes, Downlink] = {}
+        self._accepts: dict[int, tuple[bytes, bytes]] = {}  # link id -> (our nonce, reply)
+        self._stream = stream
+        self._log = log
+        self._kind = kind
+        self._carriage = carriage_of(kind, config)
+        self._config = config
+        self._rng = rng
+        self._new_link_id = new_link_id
+        self._emit = emit
+        self._send_open = send_open
+        self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
+
+    def receive_request(self, request: handshake.Request, address: Address, *, children: int, now: float) -> None:
+        """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
+        known = self.by_nonce.get(request.nonce)
+        if known is not None:
+            if known.address == address and not known.child.waiting:
+                self.send_accept(known, request.clock)
+            return
+        if request.nonce in self.tickets:
+            return
+        if (why := self._why_not(request, children)) is not None:
+            self.refuse(request, address, *why)
+        elif request.query and not self._queries.allows(now, address[0], query_cost(request.query)):
+            self.tickets.dropped += 1
+        elif (ticket := self.tickets.add(request, address, now)) is not None:
+            # The query has not been looked at yet: that may cost something, and most of those refused need no look.
+            self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello))
+
+    def _why_not(self, request: handshake.Request, children: int) -> tuple[Reason, bytes] | None:
+        """What speaks against a request before anybody is asked, the cheapest checks first."""
+        if request.mode & handshake.MODE_STREAM != self._kind.mode:
+            return Reason.MODE_MISMATCH, b""
+        if granted_sealing(self._config, request.mode) is None:
+            return Reason.MODE_MISMATCH, b"this sender wants sealed packets"
+        try:
+            self._kind.check_query(request.query)
+        except ValueError as error:
+            return Reason.MODE_MISMATCH, str(error).encode()
+        if children >= self._config.max_links:
+            return Reason.FULL, b""
+        if len(request.query) > self._config.max_query_bytes:
+            return Reason.MODE_MISMATCH, b"query too long"
+        return None
+
+    def refuse(self, request: handshake.Request, address: Address, reason: int, body: bytes = b"") -> None:
+        self.refused += 1
+        self._send_open(handshake.Refuse(request.nonce, reason, body), address)
+
+    def open_link(self, request: handshake.Request, address: Address, reply: bytes, *, now: float) -> Downlink:
+        """The owner has accepted, and the query is one: the link exists from now on, at this end."""
+        child = Child(self._log, self._config, request)
+        link = Downlink(self._new_link_id(), address, child, self._config, self._carriage, request, now=now)
+        nonce = self._rng.randbytes(handshake.NONCE_BYTES)
+        sealing = granted_sealing(self._config, request.mode)
+        assert sealing is not None
+        link.seal_in, link.seal_out = sealing.seals(request.nonce, nonce, is_child=False)
+        self.by_nonce[request.nonce] = link
+        self._accepts[link.id] = (nonce, reply)
+        return link
+
+    def send_accept(self, link: Downlink, clock: int) -> None:
+        nonce, reply = self._accepts[link.id]
+        child = link.child
+        start = child.proposed_start()
+        status = handshake.ACCEPT_RESERVED | (handshake.ACCEPT_STARTED if start is not None else 0)
+        self._send_open(
+            handshake.Accept(
+                link.child_nonce, link.id, nonce, child.epoch, start or 0, self._log.head, clock, status, reply
+            ),
+            link.address,
+        )
+
+    def forget(self, link: Downlink) -> None:
+        del self.by_nonce[link.child_nonce]
+        del self._accepts[link.id]
+
+    def __len__(self) -> int:
+        """Accepted openings that are remembered."""
+        return len(self._accepts)

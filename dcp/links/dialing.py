@@ -1,0 +1,135 @@
+"""The child's side of opening a link, and of noticing that it has ended.
+
+A request goes out again and again until the parent answers: first with a challenge, whose cookie is echoed, then with
+an accept or a refusal. After that, a link that is silent for too long is given up; if somebody says that the other end
+does not know the link, the parent is asked, and the link is lost if nothing valid comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dcp import control, handshake
+from dcp.config import Config
+from dcp.control import Reason
+from dcp.handshake import Start
+from dcp.kinds import StreamKind
+from dcp.links.link import Address, clock_of
+from dcp.links.sealing import wanted_sealing
+from dcp.links.uplink import Uplink
+from dcp.links.uplinks import Uplinks
+
+REQUEST_INTERVAL = 0.1
+
+
+class Wish(NamedTuple):
+    """What a request asks for: it may change between two of them."""
+
+    epoch: int
+    query: bytes
+    start: Start
+    position: int
+    room: int
+
+
+class Dialing:
+    def __init__(
+        self,
+        stream: str,
+        kind: StreamKind,
+        config: Config,
+        uplinks: Uplinks,
+        *,
+        send_open: Callable[[handshake.Opening, Address], None],
+        wish: Callable[[], Wish],
+        accepted: Callable[[Uplink, handshake.Accept, float], None],
+    ) -> None:
+        self.resets = 0
+        """Links that were lost because the other end did not know them."""
+        self._stream = stream.encode()
+        self._sealing = wanted_sealing(config)
+        self._mode = kind.mode | self._sealing.mode
+        self._config = config
+        self._uplinks = uplinks
+        self._send_open = send_open
+        self._wish = wish
+        self._accepted = accepted
+
+    def send_request(self, link: Uplink, now: float) -> None:
+        wish = self._wish()
+        self._send_open(
+            handshake.Request(
+                mode=self._mode,
+                link=link.id,
+                nonce=link.nonce,
+                cookie=link.cookie,
+                epoch=wish.epoch,
+                start=wish.start,
+                position=wish.position,
+                room=wish.room,
+                clock=clock_of(now),
+                stream=self._stream,
+                query=wish.query,
+                hello=link.hello,
+            ),
+            link.address,
+        )
+        link.request_at = now + REQUEST_INTERVAL * 2 ** min(link.requests, 2)
+        link.requests += 1
+
+    def receive_answer(
+        self, message: handshake.Challenge | handshake.Accept | handshake.Refuse, address: Address, now: float
+    ) -> bool:
+        """An answer to one of our openings; False when it is not ours."""
+        link = self._uplinks.opened_with(message.nonce, address)
+        if link is None:
+            return False
+        if link.parent.up:
+            return True
+        if isinstance(message, handshake.Challenge):
+            if link.cookie != message.cookie:
+                link.cookie = message.cookie
+                link.requests = 0
+                self.send_request(link, now)
+        elif isinstance(message, handshake.Refuse):
+            self._uplinks.lose(link, message.reason, message.body)
+        else:
+            self._bind(link, message, now)
+            self._accepted(link, message, now)
+        return True
+
+    def _bind(self, link: Uplink, accept: handshake.Accept, now: float) -> None:
+        """The link is open: from now on its datagrams carry the parent's id and our seal."""
+        link.remote_id = accept.link
+        link.epoch = accept.epoch
+        link.seal_in, link.seal_out = self._sealing.seals(link.nonce, accept.parent_nonce, is_child=True)
+        link.heard_at = now
+        if accept.echo:
+            elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF
+            if elapsed < 1 << 20:
+                link.rtt.sample(elapsed * control.TICK)
+
+    def doubt(self, link: Uplink, now: float) -> bool:
+        """Somebody says that the parent does not know this link. Whether it is to be asked now."""
+        if not link.parent.up or link.reset_at is not None:
+            return False
+        link.reset_at = now + 3 * link.rtt.timeout(self._config.min_rto, self._config.max_rto)
+        return True
+
+    def look_after(self, link: Uplink, now: float) -> bool:
+        """The timers of one link; True when it is time to tell the parent again where we start."""
+        config = self._config
+        if not link.parent.up:
+            if now - link.opened_at > config.open_timeout:
+                self._uplinks.lose(link, Reason.TIMED_OUT)
+            elif now >= link.request_at:
+                self.send_request(link, now)
+        elif link.reset_at is not None and now >= link.reset_at:
+            self.resets += 1
+            self._uplinks.lose(link, Reason.RESET)
+        elif now - link.heard_at > config.dead_after:
+            self._uplinks.give_up(link, Reason.SILENT)
+        else:
+            return link.confirm_at is not None and now >= link.confirm_at
+        return False

@@ -1,0 +1,179 @@
+"""Datagrams of parents become claims: framing, fragments and control messages end here.
+
+There is one of these for each receiver, not for each link: ANs and payloads are equal on all links, so what pieces of
+different parents make up together counts (today fragments; a decoder of repairs would stand beside the assembler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dcp import control, events, wire
+from dcp.claims import Claim, Report
+from dcp.control import ControlType
+from dcp.errors import MalformedDatagram
+from dcp.intake import Intake
+from dcp.links.fragments import Assembler, Whole
+from dcp.links.framing import Framing
+from dcp.links.replies import Replies
+from dcp.links.uplink import Uplink
+from dcp.links.uplinks import Uplinks
+from dcp.parent import Parent
+from dcp.serial import extend
+
+Handler = Callable[[Uplink, int, bytes, Any, float], None]
+
+
+class Incoming:
+    def __init__(
+        self,
+        stream: str,
+        intake: Intake,
+        framing: Framing,
+        assembler: Assembler,
+        replies: Replies,
+        uplinks: Uplinks,
+        *,
+        emit: Callable[[events.Event], None],
+        start_proposed: Callable[[float], None],
+        prepared: Callable[[Parent, control.Prepared, float], None],
+    ) -> None:
+        self._stream = stream
+        self._intake = intake
+        self._framing = framing
+        self._assembler = assembler
+        self._replies = replies
+        self._uplinks = uplinks
+        self._emit = emit
+        self._start_proposed = start_proposed
+        self._prepared = prepared
+        # What else a parent may send on a link, by the type that decoding gives it.
+        self._control: dict[type, Handler] = {
+            control.Message: self._on_message,
+            control.Prepared: self._on_prepared,
+            control.Hole: self._on_hole,
+            control.Fragment: self._on_fragment,
+        }
+
+    def receive(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        """A datagram from a parent whose seal is right. Raises MalformedDatagram only."""
+        if not link.parent.up:
+            return
+        link.heard_at = now
+        link.reset_at = None
+        if not flags & wire.NOT_DATA:
+            self._on_data(link, flags, data, now)
+        elif flags & wire.KEEP_ALIVE:
+            self._on_keep_alive(link, flags, control.decode_keep_alive_untrusted(data[wire.BODY_AT :]), now)
+        elif flags & wire.CLOSE:
+            reason, body = control.decode_close_untrusted(data[wire.BODY_AT :])
+            self._uplinks.lose(link, reason, body)
+        elif flags & wire.CONTROL and len(data) > wire.BODY_AT:
+            if data[wire.BODY_AT] == ControlType.BUNDLE:
+                self._on_bundle(link, flags, data, now)
+            else:
+                message = control.decode_control_untrusted(data[wire.BODY_AT :])
+                handler = self._control.get(type(message))
+                if handler is None:
+                    raise MalformedDatagram("type", "not for a receiver")
+                handler(link, flags, data, message, now)
+        else:
+            raise MalformedDatagram("type", "not for a receiver")
+
+    def _on_data(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        intake = self._intake
+        position = intake.position
+        if position is None:
+            return
+        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
+        an = extend(an32, position)
+        prev = an - ((an32 - prev32) & 0xFFFFFFFF)
+        until, packets = self._framing.read_data(flags, prev, an, data[wire.BODY_AT :])
+        epoch = intake.change.extend(data[0] & 15)
+        if epoch is None:
+            self._replies.tell_epoch(link, now)
+        else:
+            intake.hear(Claim(link.parent, epoch, prev, until, packets), now)
+        if flags & wire.ACK_REQUEST:
+            self._replies.acknowledge(link, an32, now)
+
+    def _on_bundle(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+        intake = self._intake
+        position = intake.position
+        if position is None:
+            return
+        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
+        an = extend(an32, position)
+        prev = an - ((an32 - prev32) & 0xFFFFFFFF)
+        packets = self._framing.read_bundle(data, prev, an)
+        epoch = intake.change.extend(data[0] & 15)
+        if epoch is None:
+            self._replies.tell_epoch(link, now)
+        else:
+            intake.hear(Claim(link.parent, epoch, prev, an, packets), now)
+        if flags & wire.ACK_REQUEST:
+            self._replies.acknowledge(link, an32, now)
+
+    def _on_keep_alive(self, link: Uplink, flags: int, keep_alive: control.KeepAlive, now: float) -> None:
+        link.hear_times(keep_alive.times, now)
+        parent = link.parent
+        if self._intake.position is None:
+            parent.tell_position(keep_alive.highest, now)
+            if keep_alive.start and parent.start is None:
+                parent.start = keep_alive.previous
+                self._start_proposed(now)
+            return
+        sent_until = None
+        if keep_alive.claim:
+            sent_until = keep_alive.previous
+            self._framing.check_empty(sent_until, keep_alive.highest)
+        self._intake.hear_report(Report(parent, keep_alive.epoch, sent_until, keep_alive.highest), now)
+        if flags & wire.ACK_REQUEST:
+            self._replies.acknowledge(link, 0, now)
+
+    # --- control messages ---------------------------------------------------------------------------------------------
+
+    def _on_message(self, link: Uplink, flags: int, data: bytes, message: control.Message, now: float) -> None:
+        self._emit(events.MessageReceived(self._stream, link.id, message.data))
+
+    def _on_prepared(self, link: Uplink, flags: int, data: bytes, prepared: control.Prepared, now: float) -> None:
+        self._prepared(link.parent, prepared, now)
+
+    def _on_hole(self, link: Uplink, flags: int, data: bytes, hole: control.Hole, now: float) -> None:
+        if self._intake.position is not None:
+            self._intake.hear_hole(link.parent, hole, now)
+
+    def _on_fragment(self, link: Uplink, flags: int, data: bytes, fragment: control.Fragment, now: float) -> None:
+        intake, parent = self._intake, link.parent
+        if intake.position is None:
+            return
+        self._framing.check_fragment()
+        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
+        an = extend(an32, intake.position)
+        prev = an - ((an32 - prev32) & 0xFFFFFFFF)
+        epoch = intake.change.extend(data[0] & 15)
+        if not intake.believes(parent, an, now, is_packet=True):
+            return
+        parent.tell_position(an, now)
+        if epoch is not None and an > intake.position:
+            whole = self._assembler.add(epoch, prev, an, fragment, link.id)
+            if whole is not None:
+                self._take_whole(parent, epoch, an, whole, now)
+            self._replies.watch(now)
+        elif epoch is not None:
+            intake.take(Claim(parent, epoch, prev, an, []), now)
+            if fragment.offset == 0:  # a copy of a packet that is there already
+                parent.count(1, 0, intake.packets)
+        if flags & wire.ACK_REQUEST:
+            self._replies.acknowledge(link, an32, now)
+
+    def _take_whole(self, parent: Parent, epoch: int, an: int, whole: Whole, now: float) -> None:
+        """A large packet is complete. When it is bad, its pieces are asked for again and kept apart by sender."""
+        prev, payload, is_from_one = whole
+        if not self._intake.is_refused(parent, an, payload, now):
+            self._intake.take(Claim(parent, epoch, prev, an, [(an, payload)]), now)
+            return
+        self._assembler.separate(an, epoch, prev)
+        if is_from_one:
+            self._intake.refuse(parent, epoch, prev, an, now)

@@ -1,0 +1,171 @@
+"""What a receiver sends to its parents: acknowledgments, requests for what is missing, and its query.
+
+    acknowledge  up to where we have everything, and how much more we can take
+    request      the same, and the stretches that are missing: a NACK
+    prepare      the query that we want to change to, or our present one
+
+When something is missing, and when to ask for it, is here too: after the reordering window, again with back-off, and
+slowly when nothing comes at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dcp import control, wire
+from dcp.config import Config
+from dcp.control import MAX_RANGES, Range
+from dcp.epochs import Step
+from dcp.intake import Intake
+from dcp.links.fragments import Assembler
+from dcp.links.losses import LossWatch
+from dcp.links.timing import Timing
+from dcp.links.uplink import Uplink
+from dcp.links.uplinks import Uplinks
+from dcp.parent import Parent
+
+
+class Replies:
+    def __init__(
+        self,
+        intake: Intake,
+        uplinks: Uplinks,
+        assembler: Assembler,
+        losses: LossWatch,
+        timing: Timing,
+        config: Config,
+    ) -> None:
+        self.nacks = 0
+        self.slow_nacks = 0
+        self.squelches = 0
+        self._intake = intake
+        self._uplinks = uplinks
+        self._assembler = assembler
+        self._losses = losses
+        self._timing = timing
+        self._config = config
+
+    # --- what is sent -------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, link: Uplink, asked: int, now: float, *, probe: bool = False) -> None:
+        """`asked`: the AN, as it came, of the datagram that asked for it, or 0. `probe`: answer at once."""
+        intake = self._intake
+        epoch = intake.change.epoch_for(link.parent)
+        if epoch is None:
+            return
+        position = control.NO_POSITION if intake.position is None else intake.position
+        ack = control.Acknowledgment(link.times(now), epoch, position, intake.handover.room())
+        link.epoch = epoch
+        flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
+        self._uplinks.send(link, flags, position, asked, control.encode_acknowledgment(ack))
+
+    def acknowledge_all(self, now: float) -> None:
+        for link in self._uplinks.up():
+            self.acknowledge(link, 0, now)
+
+    def squelch(self, parent: Parent, now: float) -> None:
+        """An unasked acknowledgment: what lies before our position need not be sent."""
+        link = self._uplinks.by_id.get(parent.link.id)
+        if link is not None:
+            self.squelches += 1
+            self.acknowledge(link, 0, now)
+
+    def request(self, link: Uplink, now: float, *, probe: bool = False) -> None:
+        intake = self._intake
+        position = intake.position
+        epoch = intake.change.epoch_for(link.parent)
+        if position is None or epoch is None:
+            return
+        missing, highest = intake.buffer.missing(position, epoch, MAX_RANGES)
+        pieces: list[Range] = []
+        partial = self._assembler.pieces_after(position, epoch, link.id)
+        if partial is not None:
+            # The half-built packet lies at the front: ask for its bytes, and for what is missing beyond it.
+            an, pieces = partial
+            missing = [(position, an), *((max(s, an), e) for s, e in missing if e > an)]
+            highest = max(highest, an)
+        sent_until = intake.sent_until()
+        if epoch == intake.change.epoch and sent_until > highest:
+            missing.append((highest, sent_until))
+            highest = sent_until
+        ack = control.Acknowledgment(link.times(now), epoch, position, intake.handover.room())
+        body = control.encode_nack(control.Nack(ack, highest, missing[:MAX_RANGES], pieces))
+        link.epoch = epoch
+        flags = wire.NACK | (wire.ACK_REQUEST if probe else 0)
+        self._uplinks.send(link, flags, position, 0, body)
+
+    def request_from(self, parents: Iterable[Parent], now: float) -> None:
+        for parent in parents:
+            if (link := self._uplinks.by_id.get(parent.link.id)) is not None:
+                self.request(link, now)
+
+    def request_from_all(self, now: float) -> None:
+        for link in self._uplinks.up():
+            self.request(link, now)
+
+    def tell_epoch(self, link: Uplink, now: float) -> None:
+        """It speaks of an epoch that is not ours: say which is."""
+        parent = link.parent
+        if parent.confirmed_epoch == self._intake.change.epoch and now - parent.query_told_at > 2 * link.rtt.smoothed:
+            parent.query_told_at = now
+            self.request(link, now)
+
+    def prepare(self, step: Step, now: float) -> None:
+        for parent, epoch, query in step.prepare:
+            parent.query_told_at = now
+            link = self._uplinks.by_id.get(parent.link.id)
+            if link is not None:
+                body = control.encode_prepare(control.Prepare(epoch, query))
+                self._uplinks.send(link, wire.CONTROL, 0, 0, body)
+
+    # --- what is missing, and when to ask for it ----------------------------------------------------------------------
+
+    def watch(self, now: float) -> None:
+        """Start or stop the clock for what was sent to us by now, and is not here."""
+        intake = self._intake
+        position = intake.position
+        assert position is not None
+        is_missing = len(intake.buffer) or len(self._assembler) or intake.sent_until() > position
+        self._losses.watch(bool(is_missing), now)
+
+    def handle_timeout(self, now: float) -> None:
+        losses = self._losses
+        if losses.nack_at is not None and now >= losses.nack_at and not self._intake.handover.turned_away:
+            self._request_missing(now)
+        if now >= self._slow_at():
+            self.slow_nacks += 1
+            losses.nacked_at = now
+            for link in self._uplinks.up():
+                self.request(link, now, probe=True)
+
+    def next_timeout(self) -> float:
+        slow_at = self._slow_at()
+        if self._losses.nack_at is not None and not self._intake.handover.turned_away:
+            return min(slow_at, self._losses.nack_at)
+        return slow_at
+
+    def _request_missing(self, now: float) -> None:
+        intake = self._intake
+        assert intake.position is not None
+        self.nacks += 1
+        ranges, highest = intake.buffer.missing(intake.position, intake.change.epoch, MAX_RANGES)
+        if intake.sent_until() > highest:
+            ranges.append((highest, intake.sent_until()))
+        nacks = self._losses.asked(ranges, now)
+        self._losses.nack_at = now + self._timing.answer_time(self._uplinks.up(), nacks, now)
+        for link in self._uplinks.up():
+            if link.parent.confirmed_epoch is not None:
+                self.request(link, now)
+
+    def _slow_at(self) -> float:
+        """When to ask although nothing shows a loss: nobody was heard, or somebody has more and does not send it."""
+        intake = self._intake
+        position = intake.position
+        up = list(self._uplinks.up())
+        if not up or position is None or intake.handover.turned_away:
+            return math.inf
+        quiet_since = max(link.heard_at for link in up)
+        if any(link.parent.highest is not None and link.parent.highest > position for link in up):
+            quiet_since = min(quiet_since, intake.position_at)
+        return max(quiet_since, self._losses.nacked_at) + self._timing.slow_nack_interval

@@ -1,0 +1,127 @@
+"""One parent, as the stream sees it: what it has said about the stream, and what we have made of that.
+
+This is where a parent's record is kept; the rules that read it are in `reach`, `gaps`, `runs`, `starting` and `epochs`.
+How datagrams cross the link is `links.uplink`.
+"""
+
+from __future__ import annotations
+
+from dcp.admission import Bucket
+from dcp.control import Hole
+from dcp.links.link import Link
+from dcp.stats import UplinkStatistics
+
+
+class Parent:
+    def __init__(self, link: Link, *, now: float) -> None:
+        self.link = link
+        """On which it is heard: when it was last heard, and how far away it is."""
+        self.up = False
+        """It has accepted us."""
+        self.heard_claim = False
+        """It has sent something on the link: so it knows where we start."""
+        self.start: int | None = None
+        """Where it proposed to begin."""
+        self.highest: int | None = None
+        """The highest position that it has reported."""
+        self.sent_until = 0
+        """Up to here it has sent all that matches, by its keep-alives in our epoch: what we lack of it was lost."""
+        self.progress_at = now
+        """When `highest` last rose."""
+        self.run: bytes | None = None
+        """The run of the stream that it is fed from, if its owner has told ours."""
+        self.begun = False
+        """The stream has begun there: its head means something."""
+        self.hole: tuple[int, int] | None = None
+        self.hole_epoch = -1
+
+        # Query changes (`epochs`).
+        self.confirmed_epoch: int | None = None
+        self.prepared_epoch: int | None = None
+        self.prepared_since = 0
+        self.query_told_at = -1e9
+        """When it was last sent our query or epoch: that is repeated, but not at once."""
+
+        # How far it is believed (`reach`).
+        self.reach = -1
+        """Up to here it is believed without looking again, until `reach_until`."""
+        self.reach_until = 0.0
+        self.refused_head: int | None = None
+        """The highest position that it has reported and that was not believed."""
+        self.refused_head_at = -1e9
+        self.refused_since: float | None = None
+        """Since when it brings packets that are beyond its reach, the highest of them `refused_packet`."""
+        self.refused_packet = 0
+        self.head_rate = 0.0
+        """ANs per second, as its head rises; measured from `head_rate_from` at `head_rate_at`."""
+        self.head_rate_from: int | None = None
+        self.head_rate_at = -1e9
+
+        # Its share of the packets.
+        self.squelch_at = 0.0
+        self.old_in_a_row = 0
+        self.first_copies = 0
+        self.duplicates = 0
+        self.refused = 0
+        """Copies of packets from here that our owner did not accept."""
+        self.credit: Bucket | None = None
+        """What checking its copies may still cost, once one was refused (`acceptance`)."""
+        self.brought = 0
+        self.packets_before: int | None = None
+        """Packets that the receiver had when the first copy came from here."""
+
+    @property
+    def head(self) -> int:
+        """The highest position that it has reported, believed or not."""
+        return max(self.highest or 0, self.refused_head or 0)
+
+    def tell_position(self, highest: int, now: float) -> None:
+        if self.highest is None or highest > self.highest:
+            self.highest = highest
+            self.progress_at = now
+            if highest:
+                self.begun = True
+
+    def add_hole(self, hole: Hole, position: int) -> None:
+        """Keep the hole that contains our position, merged with its neighbours."""
+        known = self.hole
+        applies = hole.start <= position < hole.end
+        if (
+            known is not None
+            and known[0] <= position < known[1]
+            and self.hole_epoch == hole.epoch
+            and not (applies and hole.end < known[1])
+        ):
+            if hole.start <= known[1]:
+                self.hole = (min(known[0], hole.start), max(known[1], hole.end))
+        else:
+            self.hole = (hole.start, hole.end)
+            self.hole_epoch = hole.epoch
+
+    def hole_at(self, position: int, epoch: int) -> int | None:
+        """The end of its hole at `position`, if it has one there."""
+        if self.hole is not None and self.hole_epoch == epoch and self.hole[0] <= position < self.hole[1]:
+            return self.hole[1]
+        return None
+
+    def count(self, packets: int, asked_for: int, had: int) -> None:
+        """Packets came from here, some of them in answer to a NACK, when the receiver had so many."""
+        if self.packets_before is None:
+            self.packets_before = had
+        self.brought += packets - asked_for
+
+    def statistics(self, position: int, packets: int, now: float) -> UplinkStatistics:
+        link = self.link
+        return UplinkStatistics(
+            link=link.id,
+            address=link.address,
+            up=self.up,
+            round_trip=link.rtt.smoothed,
+            heard_ago=now - link.heard_at,
+            first_copies=self.first_copies,
+            duplicates=self.duplicates,
+            refused=self.refused,
+            brought=self.brought,
+            expected=packets - self.packets_before if self.packets_before is not None else 0,
+            behind=max(0, position - (self.highest or 0)) if self.up else 0,
+        )
