@@ -15,7 +15,7 @@ from typing import Any
 
 from dcp import Config, Packet
 from dcp.links.link import Address
-from dcp.links.uplink import Uplink
+from dcp.parent import Parent
 from dcp.testing import Conditions, Network
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import CoreConfig
@@ -306,7 +306,7 @@ class PeerSimulation:
             if seconds >= 1.0 and times > seconds * MAX_TIMEOUTS_A_SECOND:
                 raise PromiseBroken(f"{self._by_address[address].name}: {times} timer turns in {seconds:.1f} s")
 
-    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.Link, Uplink, bool]]:
+    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.Link, Parent, bool]]:
         """Every link that a live child believes in, and whether its parent holds it too."""
         by_id = {peer.core.mesh.peer_id: peer for peer in self.peers.values() if peer.alive}
         for child in by_id.values():
@@ -314,7 +314,7 @@ class PeerSimulation:
                 continue
             for parent in child.core.mesh.parents.links.values():
                 other = by_id.get(parent.peer_id)
-                uplink = child.core.receiver.links.get(child.core.dcp_link(parent.link) or 0)
+                uplink = child.core.receiver.parents.get(child.core.dcp_link(parent.link) or 0)
                 if uplink is not None:
                     held = other is not None and self.is_held_by_both(child, parent.link, other)
                     yield child, parent.link, uplink, held
