@@ -1,4 +1,4 @@
-"""XML streams out over plain TCP, for programs that don't speak DCP: whoever connects is sent what comes from then on.
+"""XML streams out over plain TCP, for programs that don't speak DCP: each reader gets what arrives from then on.
 
 A slow reader hurts only itself: each has a bounded queue, and one that is full ends that reader's connection, which is
 counted. The stream, and the other readers, never wait.

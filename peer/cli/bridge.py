@@ -8,7 +8,7 @@ from dcp import Gap, Packet
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.running import beside, expect_directory, note, peer_options, run, told_as
+from peer.cli.running import beside, expect_directory, named_by, note, peer_options, run
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
 from peer.node import open_peer
@@ -29,7 +29,7 @@ def bridge(settings: Settings) -> int:
 
     async def command() -> int:
         async with trio.open_nursery() as nursery:
-            with told_as("--to", (host, port)):
+            with named_by("--to", (host, port)):
                 bound = await nursery.start(out.serve, host, port)
             note(f"readers connect to {endpoint_text(bound)}")
             async with open_peer(options) as peer:

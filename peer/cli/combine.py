@@ -19,7 +19,9 @@ def combine(settings: Settings) -> int:
         raise CliError(f"give --source 1 to {MAX_SOURCES} times, not {len(sources)} times", ExitCode.USAGE)
     names = [source.stream.partition(".")[0] for source in sources]
     if len(set(names)) != len(names):
-        raise CliError("two sources have the same name: their sub-streams could not be told apart", ExitCode.USAGE)
+        raise CliError(
+            "two sources have the same name, so their sub-streams would be too", ExitCode.USAGE
+        )
     check_owner(settings)
     options = peer_options(settings, Role.ROUTER)
 
@@ -38,7 +40,7 @@ def combine(settings: Settings) -> int:
 
 
 def _source(text: str, namespaces: dict[str, str]) -> Source:
-    """NAME, or NAME=XPATH for a part of it; a bad one is told before anything is opened."""
+    """NAME, or NAME=XPATH for a part of it; a bad one is an error before anything is opened."""
     from dht import check_stream_name
     from xmlswitch import Query
 

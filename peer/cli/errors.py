@@ -41,7 +41,7 @@ class CliError(Exception):
 
 
 class OutputClosed(Exception):
-    """Whoever read our standard output has gone."""
+    """The reader of our standard output is gone."""
 
 
 def explain(error: BaseException) -> tuple[ExitCode, str] | None:

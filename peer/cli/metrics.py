@@ -32,7 +32,7 @@ async def serve_metrics(
                 try:
                     await _answer(peer, stream, seat)
                 except trio.BrokenResourceError:
-                    pass  # whoever asked has gone
+                    pass  # the client is gone
                 except Exception as error:
                     fault("metrics request", error)
 

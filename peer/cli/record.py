@@ -76,7 +76,7 @@ async def _write(peer: Peer, writer: packetlog.Writer, settings: Settings) -> in
                 if count is not None and packets >= count:
                     return ExitCode.OK
     finally:
-        # Before the peer leaves the mesh, which takes its time: whoever ends us may not wait for that.
+        # Before the peer leaves the mesh, which takes seconds: a supervisor may not wait that long.
         await _in_thread(writer.sync)
     if count is not None:
         raise CliError(f"{packets} of {count} packets came in {timeout:g} s", ExitCode.NOT_ALL)
@@ -90,7 +90,7 @@ async def _in_thread(write: Callable[[], object]) -> None:
 
 
 def _prefix(items: list[Content], packets: int) -> int:
-    """How many items hold so many packets."""
+    """How many items hold that many packets."""
     for place, item in enumerate(items):
         packets -= isinstance(item, Packet)
         if packets == 0:
@@ -112,7 +112,7 @@ def entries(items: list[Content], now: float) -> list[packetlog.Entry]:
 
 def replay(settings: Settings, directory: str) -> int:
     if not Path(directory).is_dir():
-        raise CliError(f"{directory} is no packet log: there is no such folder", ExitCode.DISK)
+        raise CliError(f"{directory} is not a packet log: no such folder", ExitCode.DISK)
     printer = Printer(settings["format"], Path(directory).name)
     reader = packetlog.Reader(directory, durable=False)
 

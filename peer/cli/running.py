@@ -52,7 +52,7 @@ def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
 
 
 def stop_signals() -> list[signal.Signals]:
-    """The signals that end a command: a closed terminal, too, unless whoever started us said otherwise (nohup)."""
+    """The signals that end a command: also a closed terminal, unless SIGHUP is ignored (nohup)."""
     stops = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         stops.append(signal.SIGHUP)
@@ -79,7 +79,7 @@ async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
                 code = await command()
             nursery.cancel_scope.cancel()
     if caught:
-        # Whoever stops a service asked for it: no failure. Ctrl-C is told as shells expect.
+        # Stopping a service is not a failure. Ctrl-C has the exit code that shells expect.
         return ExitCode.INTERRUPTED if caught[0] == signal.SIGINT else ExitCode.OK
     return code
 
@@ -113,7 +113,7 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
 
 
 async def expect_directory(peer: Peer, settings: Settings) -> None:
-    """CliError when no DHT is found in time; a word when the stream has no root. Returns when there is a parent."""
+    """CliError if no DHT is found in time; a notice if the stream has no root. Returns once there is a parent."""
     assert peer.directory is not None
     log.info("%s: open on %s", peer.options.stream, address_text(peer.address), extra={"happened": "Open"})
     deadline = float("inf") if settings["wait"] else settings["find_timeout"]
@@ -181,8 +181,8 @@ async def show_live(peer: Peer) -> None:
 
 
 @contextmanager
-def told_as(flag: str, address: tuple[str, int]) -> Iterator[None]:
-    """A TCP address that can't be had is told by the flag that named it."""
+def named_by(flag: str, address: tuple[str, int]) -> Iterator[None]:
+    """Report a TCP address that can't be bound together with the flag that named it."""
     try:
         yield
     except OSError as error:
@@ -197,7 +197,7 @@ async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live:
     if settings.get("metrics"):
         from peer.cli.metrics import serve_metrics
 
-        with told_as("--metrics", settings["metrics"]):
+        with named_by("--metrics", settings["metrics"]):
             bound = await nursery.start(serve_metrics, peer, settings["metrics"])
         note(f"metrics on http://{endpoint_text(bound)}/metrics")
     if live and sys.stderr.isatty():

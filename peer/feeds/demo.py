@@ -45,7 +45,7 @@ class DemoFeed:
         return ANCHOR + (packet.time - ANCHOR) / self._speed
 
     def packets(self, now: float) -> Iterator[Numbered]:
-        """Everything that is due after this Unix time, for ever. Takes a moment to begin: not for the event loop."""
+        """Everything that is due after this Unix time, forever. Starting takes a moment: not for the event loop."""
         if self._rate is not None:
             first_an = int((now - ANCHOR) * self._rate) + 1
             if first_an < 1:

@@ -6,7 +6,7 @@ the splitter finds its way back by itself. A packet that is too long is passed o
 `finish` says that the stream has ended.
 
     xml      documents back to back, with or without declaration and white space between
-    length   u32 in network order, then so many bytes
+    length   u32 in network order, then that many bytes
     nul      each document ends with a zero byte
     lines    each line is a packet
 
@@ -23,7 +23,7 @@ from peer.feeds.framing_xml import MAX_DOCUMENT_BYTES, Skipped, XmlSplitter
 from peer.feeds.options import FRAMINGS
 
 MAX_SKIP_BYTES: Final = 64 << 20
-"""A length prefix above this is no length: the stream is out of step, and only a new connection helps."""
+"""A length prefix above this can't be right: the stream is out of step, and only a new connection helps."""
 
 
 class Splitter(Protocol):
@@ -33,7 +33,7 @@ class Splitter(Protocol):
     is_broken: bool
     """No packet can come any more: hang up."""
     skipped: list[Skipped]
-    """Packets above the limit, in the order of the stream; whoever reads them clears the list."""
+    """Packets above the limit, in the order of the stream; the reader clears the list."""
 
     def feed(self, data: bytes) -> list[bytes]: ...
     def finish(self) -> list[bytes]: ...
@@ -95,7 +95,7 @@ class SeparatorSplitter:
 
 
 class LengthSplitter:
-    """A length, then so many bytes. A packet that is too long is skipped without being kept; an absurd length ends."""
+    """A length, then that many bytes. A packet that is too long is skipped, not kept; an absurd length ends the stream."""
 
     def __init__(self, *, max_document: int = MAX_DOCUMENT_BYTES) -> None:
         self.errors: Counter[str] = Counter()

@@ -23,7 +23,7 @@ MAX_DEPTH: Final = 10_000
 MAX_ROOT_NAMES: Final = 64
 """Root elements remembered to find the way back after garbage; the policy beyond it is not to learn more."""
 RESYNC_DOCUMENTS: Final = 64
-"""After so many documents' lengths without a way back any start tag will do: otherwise a feed could stay lost."""
+"""After this many maximal documents without a way back, any start tag will do: otherwise a feed could stay lost."""
 
 _BLANK = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf)*")
 # A name as far as framing needs it: what a start tag begins with, up to what ends it.
@@ -84,7 +84,7 @@ class XmlSplitter:
         return found
 
     def finish(self) -> list[bytes]:
-        """A document that is not whole is no document."""
+        """An incomplete document does not count."""
         is_open = self._open or self._buffer[self._at :].strip(b" \t\r\n" + _BOM)
         if is_open and not self._lost:
             self.errors["cut_off"] += 1

@@ -2,7 +2,7 @@
 
 Numbers are reserved on disk before they are given, many at a time. A root that ended properly writes down the last one
 exactly and counts on from there; after a crash it goes on behind the reserved ones, and leaves one out, so that clients
-are told of a gap where packets may be missing.
+see a gap where packets may be missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peer.role import Role
 log = logging.getLogger(__name__)
 
 RESERVE = 4_096
-"""ANs that are written down ahead: one sync of the disk for so many packets."""
+"""ANs reserved ahead: one disk sync per this many packets."""
 REFILL = RESERVE // 2
 """When so few are left, it is time to reserve more, in a thread."""
 

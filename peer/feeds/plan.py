@@ -102,7 +102,7 @@ def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
         raise FeedError(f"--framing is one of auto, {', '.join(FRAMINGS)}, not {framing!r}")
     numbering = options.numbering
     if numbering == "auto":
-        # A loop comes again with the same sequence numbers: only its place tells the rounds apart.
+        # A loop repeats its sequence numbers: only the position distinguishes the rounds.
         numbering = ("position" if options.loop else "asdi") if is_asdi else "position" if is_file else "content"
     if numbering not in NUMBERINGS:
         raise FeedError(f"--numbering is one of auto, {', '.join(NUMBERINGS)}, not {numbering!r}")

@@ -13,7 +13,7 @@ from peer.packetlog import Packet, PacketLogError, Reader
 def log_packets(path: str) -> Iterator[Numbered]:
     """What `record` wrote, gaps as gaps."""
     if not Path(path).is_dir():
-        raise FeedError(f"{path} is no packet log: there is no such folder")
+        raise FeedError(f"{path} is not a packet log: no such folder")
     reader = Reader(path, durable=False)  # what a recorder wrote is there, though it may still be writing
     contiguous = True
     found = False
@@ -28,4 +28,4 @@ def log_packets(path: str) -> Iterator[Numbered]:
     except PacketLogError as error:
         raise FeedError(str(error)) from None
     if not found:
-        raise FeedError(f"{path} has no packets: it is no packet log, or nothing was recorded yet")
+        raise FeedError(f"{path} has no packets: it is not a packet log, or nothing has been recorded yet")

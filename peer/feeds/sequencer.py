@@ -2,7 +2,7 @@
 
 Three ways, chosen by what the feed has:
 
-    AsdiSequencer       ASDI's own sequence number and time (`asdi`): roots agree with no word between them
+    AsdiSequencer       ASDI's own sequence number and time (`asdi`): roots agree without talking to each other
     PositionSequencer   the place in a file or archive: roots that read the same one agree
     ContentSequencer    nothing but the content: the first root counts, and a root that comes later listens to the mesh
                         until it knows which number its own packets have (`Aligner`), and counts on from there
@@ -43,7 +43,7 @@ class Numbered(NamedTuple):
 class PositionSequencer:
     """The n-th packet of the feed has AN n; a feed that loops counts on.
 
-    After a restart the same packets get the same numbers again, which harms nobody: a root that read its file anew has
+    After a restart the same packets get the same numbers again, which is harmless: a root that read its file again has
     its history back.
     """
 
@@ -115,7 +115,7 @@ class AsdiSequencer:
         if self._waits and not self._unwrapper.settled:
             self.unsettled += 1
             return None
-        # A jump of the numbering is no loss; what the feed skipped is, and so is a silence too long to count through.
+        # A jump of the numbering is not a loss; what the feed skipped is, and so is too long a silence to count through.
         skipped = self._unwrapper.missed - missed
         contiguous = skipped == 0 and self._unwrapper.restarts == restarts
         self.missed += skipped
@@ -138,8 +138,8 @@ class Aligner:
     An *offset* (AN minus the index in our own feed) is consistent when every packet that both sides have shown agrees
     under it, and at least one does. We are aligned when exactly one offset is consistent and `run` different packets
     or more agree (heartbeats that are all alike count as one). Content that repeats with a period leaves several
-    consistent offsets and so never aligns: that is told, not guessed. What falls out of the bounded windows no longer
-    speaks for or against any offset.
+    consistent offsets and so never aligns: that is reported, not guessed. What falls out of the bounded windows no
+    longer speaks for or against any offset.
     """
 
     def __init__(self, *, run: int = DEFAULT_RUN, window: int = DEFAULT_WINDOW) -> None:
@@ -164,7 +164,7 @@ class Aligner:
         self._own_end += 1
 
     def mesh(self, an: int, payload: bytes) -> None:
-        """A packet that the mesh carries. Gaps need no word: what is missing says nothing."""
+        """A packet that the mesh carries. Gaps are not passed in: what is missing says nothing."""
         self._mesh[an] = fingerprint(payload)
         if len(self._mesh) > self._window:
             self._mesh.popitem(last=False)
@@ -243,7 +243,7 @@ class ContentSequencer:
     def count_alone(self) -> list[Numbered]:
         """Nobody else serves the stream: count on from the last AN known.
 
-        After a restart or a break one AN is left out, so that clients are told of a gap where packets may be missing.
+        After a restart or a break one AN is left out, so that clients see a gap where packets may be missing.
         """
         if self._next is None:
             self._next = self._last + (2 if self._restarted else 1)

@@ -74,7 +74,7 @@ class RootFeed:
         """What the feed brought that became no packet, by reason."""
         self.published = 0
         self.holes = 0
-        """ANs that were given and not published: each is told as a gap."""
+        """ANs that were assigned and not published: each becomes a gap."""
         self.max_document = MAX_DOCUMENT_BYTES - overhead
         self.last_an: int | None = None
         self.ended = trio.Event()
@@ -219,7 +219,7 @@ class RootFeed:
 
         def number(line: bytes | None) -> Numbered | Hole | None:
             if line is None:
-                # ASDI's own numbers tell by themselves that one is missing.
+                # ASDI's own numbers show that one is missing.
                 return Hole(positions.skip()) if positions is not None else None
             if positions is not None:
                 packet = AsdiSequencer(plan.reference, waits=False).number(line)
@@ -281,7 +281,7 @@ class RootFeed:
             await self._save_now_and_then(self._mark)
 
     def _publish_hole(self, an: int) -> None:
-        """Clients are told that the packet with this AN can't be had; nobody else has it either."""
+        """Tell clients that the packet with this AN is lost; no other peer has it either."""
         assert self.peer is not None
         if self.last_an is None or an > self.last_an:
             self.peer.publish_hole(an)

@@ -1,4 +1,4 @@
-"""Where a root's bytes come from: a file, standard input, a TCP server, or whoever connects to us.
+"""Where a root's bytes come from: a file, standard input, a TCP server, or a program that connects to us.
 
 Each source puts chunks into a bounded channel and so waits for a root that can't keep up. `None` in the channel says
 that something may have been lost: what comes after it does not continue what came before.

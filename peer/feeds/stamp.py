@@ -1,6 +1,6 @@
 """A root's time stamp in a packet: a processing instruction behind the root element, which no query sees.
 
-Roots stamp at different moments, so their copies of a packet differ in the stamp and in nothing else; whoever compares
+Roots stamp at different moments, so their copies of a packet differ only in the stamp; anything that compares
 packets compares them without it.
 """
 

@@ -23,7 +23,7 @@ MAX_ROOTS_PER_FOLDER = 16
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where roots keep their marks unless they are told otherwise: per user, beside what `python -m dht` keeps."""
+    """Where roots keep their marks by default: per user, beside what `python -m dht` keeps."""
     home = environment.get("XDG_DATA_HOME") or os.path.join(environment.get("HOME") or "~", ".local", "share")
     return Path(home).expanduser() / "skymesh" / "roots"
 
@@ -47,7 +47,7 @@ class MarkFile:
                 name = f"root-{stream}" if number == 1 else f"root-{stream}-{number}"
                 file = cls(folder / f"{name}.json", stream)
                 if mine is not None and not file.path.exists():
-                    break  # files are taken in order: there are no further ones
+                    break  # files are taken in order: this was the last
                 if not file._take():
                     continue
                 mark = file.load()

@@ -44,17 +44,17 @@ MAX_PEERS = 10_000
 """A crawl ends there, and says so."""
 MAX_AT_ONCE = 32
 MAX_SILENT = 1_024
-"""Peers that were named and don't answer; each costs a second of one visitor. Whoever names more than that is lying, or
+"""Peers that were named and don't answer; each costs a second of one visitor. Beyond that a peer is lying, or
 half of the mesh has just died: the crawl ends, and says that it did not see everybody."""
 ANSWER_TIMEOUT = 1.0
 FRUITLESS_TRIES = 16
-"""An answer names up to 16 children, chosen at random: who has more is asked again, until all are known or so many
+"""An answer names up to 16 children, at random: a peer with more is asked again, until all are known or this many
 answers in a row brought none that is new. The last one of 64 is missed by 16 answers with a chance of 1 %."""
 
 
 @dataclass(slots=True)
 class PeerView:
-    """One peer. What it did not tell is None."""
+    """One peer. What it did not report is None."""
 
     peer_id: bytes
     address: Address
@@ -71,7 +71,7 @@ class PeerView:
     """Canonical; empty when it asks for everything, None when that is not known."""
     resilience: int | None = None
     rooted: bool | None = None
-    """Fed from a root, by its own word."""
+    """Fed from a root, as it says itself."""
     age: float | None = None
     """Seconds since its record was published; None for peers that are not in the directory."""
     answered: bool = False

@@ -1,4 +1,4 @@
-"""What a peer tells a Prometheus server: every family with its kind and help in one table, and the page made from it.
+"""Prometheus metrics of a peer: every family with its kind and help in one table, and the page made from it.
 
 Names, and what an alarm on each means, are in docs/operations. Labels stay few: parents are at most 16, children are
 summed up, reasons are words of the program.
@@ -24,7 +24,7 @@ class Family(NamedTuple):
     help: str
 
 
-# Append; who renames one breaks somebody's alarms.
+# Append only: renaming one breaks somebody's alarms.
 FAMILIES: dict[str, Family] = {
     "info": Family("gauge", "1, with what the peer is as labels"),
     "level": Family("gauge", "Level of the peer in the mesh"),

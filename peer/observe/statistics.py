@@ -37,7 +37,7 @@ class ParentStatistics:
     brought: int
     """Packets that it brought unasked, in order or not, of..."""
     expected: int
-    """...so many that came, from anybody, since its first one."""
+    """...this many that arrived, from any parent, since its first one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class Trace:
             except (trio.WouldBlock, trio.EndOfChannel):
                 return
             if isinstance(event, meshevents.Restored):
-                # The first time is no repair: the peer has just come.
+                # The first time is not a repair: the peer has just joined.
                 self._add(time.time(), "repair" if self._has_been_whole else "joined", seconds=round(event.after, 3))
                 self._has_been_whole = True
 
@@ -106,7 +106,7 @@ class Trace:
             self._add(time.time(), "stall", seconds=round(now - since, 3))
 
     def _count(self) -> None:
-        """Duplicates and NACKs are many: told as numbers since the last time."""
+        """Duplicates and NACKs are many: written as counts since the last time."""
         got = self._peer.statistics()
         duplicates, nacks = got.duplicates - self._duplicates, got.nacks - self._nacks
         if duplicates > 0:
@@ -145,5 +145,5 @@ class Trace:
             end = {"time": round(time.time(), 6), "peer": self._name, "event": "full", "count": self.left_out}
             self._pending.append(json.dumps(end, separators=(",", ":")).encode() + b"\n")
         self._write()
-        with contextlib.suppress(OSError):  # it was told when it was written
+        with contextlib.suppress(OSError):  # reported when it was written
             self._file.close()

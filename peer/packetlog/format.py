@@ -57,7 +57,7 @@ Entry = Packet | Gap
 
 
 class Damage(Exception):
-    """Bytes that are no record. `cut` is True when they may simply not be written yet: they reach to the end."""
+    """Bytes that are not a record. `cut` is True when they may simply not be written yet: they reach to the end."""
 
     def __init__(self, offset: int, *, cut: bool, what: str) -> None:
         super().__init__(f"{what} at byte {offset}")
@@ -135,7 +135,7 @@ def decode_segment_header_untrusted(data: bytes) -> SegmentHeader:
         raise Damage(0, cut=True, what="a segment's header is cut short")
     magic, version, first, last_an, crc = _SEGMENT.unpack_from(data)
     if magic != MAGIC:
-        raise Damage(0, cut=False, what="this is no segment of a packet log: wrong first bytes")
+        raise Damage(0, cut=False, what="not a segment of a packet log: wrong first bytes")
     if zlib.crc32(data[: SEGMENT_HEADER_BYTES - 4]) != crc:
         raise Damage(0, cut=False, what="a segment's header has a wrong checksum")
     if version != VERSION:

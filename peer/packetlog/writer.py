@@ -5,7 +5,7 @@ appends, rotates, syncs and retires; `Reader` (in `reader`) follows. A position 
 never comes again; an AN is data, and the log takes each only once and in order.
 
 What survives: every record for which `append` returned survives the death of the process (kill -9 included); every
-record that was synced survives the death of the machine. A sync comes after so many bytes or seconds, or when called.
+record that was synced survives the death of the machine. A sync happens after some bytes or seconds, or on demand.
 
 After a sync that failed, nobody can say what is on the disk: the system may have dropped the pages and report success
 the next time. So a writer whose sync failed writes nothing more and marks nothing as synced; the next one writes what
@@ -237,7 +237,7 @@ class Writer:
         self.position, self.last_an = position, last_an
 
     def _write(self, data: bytes) -> None:
-        """All of it or none: a write that the disk cuts short is taken back before the error is told."""
+        """All of it or none: a write that the disk cuts short is undone before the error is raised."""
         if self._file < 0:
             raise ValueError("the log is closed")
         self._check_usable()

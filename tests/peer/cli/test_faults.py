@@ -137,7 +137,7 @@ def pin_other_owner(state: Path) -> None:
     [
         ("/nowhere/at/all", "cannot read the feed /nowhere/at/all"),
         ("archive:/nowhere", "archive:/nowhere"),
-        ("log:/nowhere", "no packet log"),
+        ("log:/nowhere", "not a packet log"),
         ("gopher://x:1", "a feed is a file"),
     ],
 )
@@ -199,7 +199,7 @@ def test_settings_that_make_no_sense(tmp_path, fails):
     fails(ExitCode.CONFIG, "cannot read the configuration", *JOIN, "--config", str(tmp_path / "none.toml"))
     fails(ExitCode.CONFIG, "--dictionary", *JOIN, "--dictionary", str(tmp_path / "none.zd"))
     fails(ExitCode.USAGE, "--to takes tcp-listen://HOST:PORT", "bridge", "--roots-key", "asdi", "--to", "tcp://x:1")
-    fails(ExitCode.DISK, "no packet log", "replay", str(tmp_path / "none"))
+    fails(ExitCode.DISK, "not a packet log", "replay", str(tmp_path / "none"))
     fails(ExitCode.USAGE, "give --source", "combine", "--roots-key", "air")
     fails(ExitCode.USAGE, "the same name", "combine", "--roots-key", "air", "--source", "a", "--source", "a")
     fails(ExitCode.BAD_QUERY, "at character 4", "combine", "--roots-key", "air", "--source", "a=/b[")
