@@ -95,7 +95,7 @@ class SeparatorSplitter:
 
 
 class LengthSplitter:
-    """A length, then that many bytes. A packet that is too long is skipped, not kept; an absurd length ends the stream."""
+    """A length, then that many bytes. A packet that is too long is skipped; an absurd length ends the stream."""
 
     def __init__(self, *, max_document: int = MAX_DOCUMENT_BYTES) -> None:
         self.errors: Counter[str] = Counter()
