@@ -52,3 +52,14 @@ def test_a_number_where_a_string_is_wanted_is_its_text(text, packet):
     switched, matched, expected = answers(text, packet)
     assert switched == matched == expected
     assert expected
+
+
+@pytest.mark.parametrize(
+    "packet", [b"<a><id/></a>", b"<!--x--><a><id/></a>", b"<?p x?><a><id/></a>", b"<a><id/></a><!--x-->"]
+)
+@pytest.mark.parametrize("text", ["exists(id)", "name(.) eq 'a'", "exists(..) and exists(/a/id)"])
+def test_the_context_is_the_root_element_whatever_stands_beside_it(text, packet):
+    query = Query.parse(text)
+    assert query.version == "3.1"
+    assert query.matches(packet)
+    assert query.need().matches(packet)

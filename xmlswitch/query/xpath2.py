@@ -248,7 +248,8 @@ class Expression:
 
         try:
             with _bounded_calls(calls):
-                return bool(self.token.boolean_value(self.token.select(XPathContext(root))))
+                context = XPathContext(root.getroottree(), item=root)
+                return bool(self.token.boolean_value(self.token.select(context)))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
 
