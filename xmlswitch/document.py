@@ -47,7 +47,7 @@ def parse_document(packet: bytes, limits: DocumentLimits = DOCUMENT_LIMITS) -> A
     if packet[:1] != b"<":
         packet = packet.lstrip(_WHITE_SPACE)
     if len(packet) > limits.max_bytes:
-        raise MalformedDocument(Rule.SIZE, f"{len(packet)} bytes, at most {limits.max_bytes} are taken")
+        raise MalformedDocument(Rule.SIZE, f"{len(packet)} bytes; the limit is {limits.max_bytes}")
     if not packet:
         raise MalformedDocument(Rule.EMPTY, "no document in the packet")
     suspicious = b"<!DOCTYPE" in packet or not _is_plainly_encoded(packet)
@@ -82,7 +82,7 @@ def _is_plainly_encoded(packet: bytes) -> bool:
 def _refuse_doctype(packet: bytes, offset: int) -> None:
     line = packet.count(b"\n", 0, offset) + 1
     column = offset - (packet.rfind(b"\n", 0, offset) + 1) + 1
-    raise MalformedDocument(Rule.DOCTYPE, "a document type declaration is refused, whatever is in it", line, column)
+    raise MalformedDocument(Rule.DOCTYPE, "document type declarations are not accepted", line, column)
 
 
 def _malformed(error: etree.XMLSyntaxError) -> MalformedDocument:
@@ -113,17 +113,17 @@ def _check_limits(root: Any, packet: bytes, limits: DocumentLimits) -> None:
     if packet.count(b"=") > limits.max_attributes:
         for element in root.iter("*"):
             if len(element.attrib) > limits.max_attributes:
-                detail = f"{len(element.attrib)} attributes on one element, at most {limits.max_attributes} are taken"
+                detail = f"{len(element.attrib)} attributes on one element; the limit is {limits.max_attributes}"
                 raise MalformedDocument(Rule.ATTRIBUTES, detail, element.sourceline, 1)
     if size > limits.max_attribute_chars:
         for value in _ATTRIBUTES(root):
             if len(value) > limits.max_attribute_chars:
-                detail = f"an attribute of {len(value)} characters, at most {limits.max_attribute_chars} are taken"
+                detail = f"an attribute of {len(value)} characters; the limit is {limits.max_attribute_chars}"
                 raise MalformedDocument(Rule.ATTRIBUTE_SIZE, detail, value.getparent().sourceline, 1)
     if size > limits.max_text_chars:
         for value in _TEXTS(root):
             if len(value) > limits.max_text_chars:
-                detail = f"a text of {len(value)} characters, at most {limits.max_text_chars} are taken"
+                detail = f"a text of {len(value)} characters; the limit is {limits.max_text_chars}"
                 raise MalformedDocument(Rule.TEXT_SIZE, detail, value.getparent().sourceline, 1)
 
 
