@@ -1,4 +1,4 @@
-"""What can go wrong: a query that is refused, a packet that is refused, bytes that are no query at all."""
+"""What can go wrong: a query that is refused, a packet that is refused, bytes that are not a query."""
 
 from __future__ import annotations
 

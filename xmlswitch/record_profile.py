@@ -110,10 +110,10 @@ class RecordQuery:
     def parse(cls, text: str) -> RecordQuery:
         """`*`, or conditions joined by `and`; alternatives come from merging, one a line."""
         if len(text) > MAX_QUERY_CHARS:
-            raise QuerySyntaxError(f"a query of {len(text)} characters, at most {MAX_QUERY_CHARS} are accepted")
+            raise QuerySyntaxError(f"the query has {len(text)} characters; the limit is {MAX_QUERY_CHARS}")
         lines = text.split("\n")
         if len(lines) > MAX_ALTERNATIVES:
-            raise QuerySyntaxError(f"{len(lines)} alternatives, at most {MAX_ALTERNATIVES} are accepted")
+            raise QuerySyntaxError(f"{len(lines)} alternatives; the limit is {MAX_ALTERNATIVES}")
         return cls.of(_parse_conjunction(line, text) for line in lines)
 
     @classmethod
@@ -196,9 +196,9 @@ def _operand(value: re.Match[str], is_number: bool, text: str, offset: int) -> s
 
 
 def read_record(packet: bytes) -> dict[str, list[str]]:
-    """The fields of a record, dotted, as strings; `MalformedDocument` for what is no record."""
+    """The fields of a record, dotted, as strings; `MalformedDocument` for anything else."""
     if len(packet) > MAX_RECORD_BYTES:
-        raise MalformedDocument(Rule.SIZE, f"{len(packet)} bytes, at most {MAX_RECORD_BYTES} are taken")
+        raise MalformedDocument(Rule.SIZE, f"{len(packet)} bytes; the limit is {MAX_RECORD_BYTES}")
     try:
         if packet.lstrip()[:1] == b"{":
             record = json.loads(packet)
@@ -207,7 +207,7 @@ def read_record(packet: bytes) -> dict[str, list[str]]:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise MalformedDocument(Rule.RECORD, f"neither a JSON object nor a msgpack map: {error}") from None
     if not isinstance(record, dict):
-        raise MalformedDocument(Rule.RECORD, "a record is an object, not a list or a value")
+        raise MalformedDocument(Rule.RECORD, "a record must be an object, not a list or a value")
     fields: dict[str, list[str]] = {}
     try:
         values = _flatten(record, "", fields, 0, 0)
@@ -361,7 +361,7 @@ class RecordProfile:
 
     def decode_untrusted(self, data: bytes) -> RecordQuery:
         if len(data) > _UTF8 * MAX_QUERY_CHARS:
-            raise MalformedQuery(f"{len(data)} bytes, at most {_UTF8 * MAX_QUERY_CHARS} are accepted")
+            raise MalformedQuery(f"{len(data)} bytes; the limit is {_UTF8 * MAX_QUERY_CHARS}")
         try:
             return RecordQuery.parse(data.decode("utf-8"))
         except QueryError:

@@ -33,6 +33,6 @@ class SwitchStats:
     states: int = 0
     """States of the automaton now."""
     automaton_resets: int = 0
-    """How often the automaton hit its limit of states and was built anew."""
+    """How often the automaton hit its limit of states and was rebuilt."""
     shapes: int = 0
     """Markup shapes known now."""

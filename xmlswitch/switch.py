@@ -15,7 +15,7 @@ from xmlswitch.stats import SwitchStats
 Q = TypeVar("Q")
 
 STRICT = sys.flags.dev_mode
-"""Whether every switch is strict, whatever its constructor is told: under `python -X dev`, and in tests that set it."""
+"""Make every switch strict, whatever is passed to its constructor: under `python -X dev`, and in tests that set it."""
 
 
 class _Link(Generic[Q]):
@@ -69,13 +69,13 @@ class Switch(Generic[Q]):
     def add_link(self, link: Hashable, *, slot: int | None = None) -> int:
         """Make a link known and tell its slot: the lowest free one, unless the caller chooses."""
         if link in self._links:
-            raise ValueError(f"the link {link!r} is there already")
+            raise ValueError(f"link {link!r} already exists")
         if slot is None:
             slot = next((number for number, held in enumerate(self._slots) if held is None), len(self._slots))
         if slot < 0:
-            raise ValueError("a slot is a number from 0 on")
+            raise ValueError(f"slot must be 0 or greater, got {slot}")
         if slot < len(self._slots) and self._slots[slot] is not None:
-            raise ValueError(f"slot {slot} is taken")
+            raise ValueError(f"slot {slot} is already in use")
         self._slots += [None] * (slot + 1 - len(self._slots))
         held = self._links[link] = self._slots[slot] = _Link(link, slot)
         return held.slot
@@ -111,7 +111,7 @@ class Switch(Generic[Q]):
     def unsubscribe(self, link: Hashable, query: Q) -> None:
         held = self._held(link)
         if not held.queries[query]:
-            raise KeyError(f"the link {link!r} has no query {query!r}")
+            raise KeyError(f"link {link!r} has no query {query!r}")
         self._unsubscribe(held, query)
 
     def _unsubscribe(self, held: _Link[Q], query: Q) -> None:

@@ -97,8 +97,8 @@ def test_many_dear_queries_of_one_link_do_not_starve_the_others():
     for link in (0, 1):
         switch.add_link(link)
     for number in range(400):
-        switch.subscribe(0, Query.parse(f"//s[{number + 2}][t = {number} + 7]"))
-    switch.subscribe(1, Query.parse("//s[2][t = 1 + 7]/following-sibling::s"))
+        switch.subscribe(0, Query.parse(f"//s[{number + 2}][t - {number} = 7]"))
+    switch.subscribe(1, Query.parse("//s[2][t - 1 = 7]/following-sibling::s"))
     assert switch.match(packet) == {0}
     assert switch.cut_off(0) > 0
     assert switch.cut_off(1) == 0
@@ -196,7 +196,7 @@ def test_a_link_above_its_share_of_real_time_gets_its_packets_without_evaluation
         now += 0.1  # each evaluation takes as long
         return now
 
-    switch = switch_of("//s[2][t = 1 + 7]", clock=clock)
+    switch = switch_of("//s[2][t - 1 = 7]", clock=clock)
     packet = b"<r><s/><s><t>1</t></s></r>"
     answers = [switch.match(packet) for _ in range(30)]
     assert answers[0] == frozenset()

@@ -59,3 +59,10 @@ def test_random_queries_come_back(seed):
 
 def test_hostile_queries_come_back_or_are_refused():
     assert sum(comes_back(text, namespaces) for text, namespaces in hostile_queries()) > 200
+
+
+def test_arithmetic_on_constants_is_folded():
+    assert Query.parse("/a > 300 * 100 - 1").canonical == "/a > 29999"
+    assert Query.parse("/a = -7 mod 3").canonical == "/a = (-1)"
+    assert Query.parse("/a = 1 div 0 - 1 div 0").canonical == "(1 div 0) - (1 div 0) = /a"
+    assert Query.parse("/a = 0 * -1 or /b = (1 div 0) mod 2").canonical == "(1 div 0) mod 2 = /b or /a = 0 * (-1)"

@@ -52,3 +52,28 @@ def test_a_number_where_a_string_is_wanted_is_its_text(text, packet):
     switched, matched, expected = answers(text, packet)
     assert switched == matched == expected
     assert expected
+
+
+@pytest.mark.parametrize(
+    "packet", [b"<a><id/></a>", b"<!--x--><a><id/></a>", b"<?p x?><a><id/></a>", b"<a><id/></a><!--x-->"]
+)
+@pytest.mark.parametrize("text", ["exists(id)", "name(.) eq 'a'", "exists(..) and exists(/a/id)"])
+def test_the_context_is_the_root_element_whatever_stands_beside_it(text, packet):
+    query = Query.parse(text)
+    assert query.version == "3.1"
+    assert query.matches(packet)
+    assert query.need().matches(packet)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["//text()", "//text() = ''", "count(//text()) = 1", "/a/text()[1] = 'x'"])
+@pytest.mark.parametrize("inside", ["", "x", "<b/>", "<b/>x"])
+def test_an_empty_cdata_section_is_no_text(inside, text, encoding):
+    """XPath has no empty text nodes; libxml2 makes one, and the index did not see it."""
+    marks = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+    with_section, without = (
+        marks.get(encoding, b"") + f"<a>{section}{inside}{section}</a>".encode(encoding)
+        for section in ("<![CDATA[]]>", "")
+    )
+    switched, matched, _ = answers(text, with_section)
+    assert switched == matched == answers(text, without)[2]

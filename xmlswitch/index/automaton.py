@@ -48,7 +48,7 @@ class _Node:
 class State:
     """What is active at an element. `next` maps an element name to the state of a child of that name.
 
-    What a `stale` state accepts must be found out anew (`Automaton.current`): a path that ends there came or went.
+    What a `stale` state accepts must be computed again (`Automaton.current`): a path that ends there came or went.
     """
 
     __slots__ = ("attributes", "element", "next", "nodes", "stale", "texts", "wildcard_attribute")
@@ -123,7 +123,7 @@ class Automaton:
             del node.attributes[tail.removeprefix(ATTRIBUTE)]
         for state in node.states:
             state.stale = True
-        # A pruned node may stay in states: without children and ends it does nothing there. Too many: start anew.
+        # A pruned node may stay in states: without children and ends it does nothing there. Too many: start again.
         while node.parent is not None and node.is_bare:
             parent = node.parent
             if node.is_loop:

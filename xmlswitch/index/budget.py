@@ -85,7 +85,7 @@ class Work:
         self.spent[column] = self.spent.get(column, 0) + amount
         self.charge(amount)
 
-    def dearest(self) -> set[Any]:
+    def most_expensive(self) -> set[Any]:
         """The columns that took most, so many that the others took no more than a fourth of all."""
         left = sum(self.spent.values())
         most = left / LINK_SHARE

@@ -48,7 +48,7 @@ class ColumnEntry:
 
     def __init__(self, column: Column, path: PathKey, max_looks: int, work: Work) -> None:
         self.work = work
-        self.is_muted = False  # too dear for this packet: all links that ask for it get the packet
+        self.is_muted = False  # too expensive for this packet: all links that ask for it get the packet
         # What the functions cost for a text: they go through it one by one, and through their own arguments.
         self._links = 1 + len(column.chain)
         self._arguments = sum(len(str(arg)) for link in column.chain for arg in link[1:])

@@ -2,7 +2,7 @@
 
 A conjunction's bit in these integers is its *slot*. Paths that are missing (or unwanted and there) rule slots out, then
 the values of columns; what nothing rules out holds. Slots that were given up stay out of `bits` and are used again when
-the block is made anew.
+the block is rebuilt.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MIN_ROOM = 64  # slots; doubled when they don't suffice
 _MIN_DEAD = 64
 _FIRST = SHORT + 1  # the size of an integer whose last bit is the first slot behind the links
 _ALL_LINKS = (1 << SHORT) - 1
-_FEW = 16  # slots whose links are told one by one
-_MAX_MASK_BYTES = 1 << 20  # of links that are remembered, a block
+_FEW = 16  # slots whose links are reported one by one
+_MAX_MASK_BYTES = 1 << 20  # of remembered links, per block
 
 
 # What a conjunction is equal by: its atoms, and the query when the atoms alone don't decide.
@@ -178,7 +178,7 @@ class Block:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether making it anew gives back much."""
+        """Whether rebuilding it frees much."""
         return self.dead >= max(_MIN_DEAD, len(self.entries) // 4)
 
     def add(self, entry: Entry, needs: Needs, tests: Iterable[Bound]) -> None:
@@ -216,7 +216,7 @@ class Block:
         self._masks = []
 
     def take_all(self) -> list[Entry]:
-        """Empty it, for its entries to be added anew."""
+        """Empty it, so that its entries can be added again."""
         left = [entry for entry in self.entries if entry is not None]
         self.entries.clear()
         for held in (self.tables, self._required, self._absent, self._unique):

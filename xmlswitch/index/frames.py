@@ -202,7 +202,7 @@ class Frames:
             if not held or held[-1].is_full:
                 held.append(Block())
             held[-1].add(term, needs, tests)
-            self._changed(term)  # a fact's scope, too, must decide anew what its frames say
+            self._changed(term)  # a fact's scope, too, must decide again what its frames say
         return term
 
     def _release(self, term: Term, fact: bool) -> None:
@@ -359,7 +359,7 @@ class _Values(dict[ColumnEntry, "Look | list[Look]"]):
 
 
 def _text(place: int, node: Any, texts: Texts, work: Work) -> str:
-    """A node's string-value; an element's, which can be long to put together, only once a document."""
+    """A node's string-value; an element's, which can be long to put together, only once per document."""
     if isinstance(node, str):
         return node
     text = texts.get(place)

@@ -36,9 +36,9 @@ S = TypeVar("S")
 _Literal = tuple[PathEntry, ColumnEntry | None, Test | None, bool, bool]
 
 _NONE: frozenset[PathEntry] = frozenset()
-_NOT_OF_NOTHING = frozenset({"n=", "n<", "n<=", "n>", "n>="})  # the empty string is no number
+_NOT_OF_NOTHING = frozenset({"n=", "n<", "n<=", "n>", "n>="})  # the empty string is not a number
 _MAX_INTERNED = 10_000
-_MAX_MOVED = 1000  # queries a packet: each takes about a tenth of a millisecond
+_MAX_MOVED = 1000  # queries per packet: each takes about a tenth of a millisecond
 
 
 class Index:
@@ -153,7 +153,7 @@ class Index:
             if entry is not None:
                 self._displace(entry)
 
-    def dear(self, columns: set[Column]) -> tuple[int, list[ColumnEntry]]:
+    def links_asking_for(self, columns: set[Column]) -> tuple[int, list[ColumnEntry]]:
         """The links with a query that asks for one of these columns, and the columns that only such links ask for."""
         held = [
             ({a.column for a, _ in e.conjunction.literals if a.column}, set(e.links)) for e in self.entries.values()

@@ -3,7 +3,7 @@
 Every relational test rules a slot out from some number on (*rising*) or up to some number (*falling*). The numbers
 where that changes stand sorted in `keys`, beside the slots that nothing rules out from there to the next:
 `rows[bisect_right(keys, rank(number))]` is the answer. Numbers that were never seen before cost no more than old ones.
-What is no number has a rank below all numbers, and a row of its own.
+Text that is not a number has a rank below all numbers, and a row of its own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from itertools import accumulate
 from math import inf, nextafter
 from operator import and_, or_
 
-_PATCHED = 4  # so many new tests are put in one by one; more, and all rows are made anew
+_PATCHED = 4  # so many new tests are put in one by one; with more, all rows are rebuilt
 _RISING, _POSITIVE = 1, 2
 LARGEST = sys.float_info.max  # thresholds lie between this and its negative
 
 
 def rank(number: float) -> float:
-    """Numbers in their order, infinities as the largest finite ones, and below them all what is no number."""
+    """Numbers in their order, infinities as the largest finite ones, and below them all text that is not a number."""
     if -LARGEST < number < LARGEST:
         return number
     return max(-LARGEST, min(number, LARGEST)) if number == number else -inf
@@ -36,7 +36,7 @@ class Ladder:
         self.keys: list[float] = [-LARGEST]
         self.rows: list[int] = [0, 0]
         self._full = 0
-        self.on_nan = 0  # the slots that what is no number rules out
+        self.on_nan = 0  # the slots that text which is not a number rules out
         self._places = array("d")
         self._codes = array("l")  # slot * 4, and what kind of test it is
         self._new = 0  # tests that are in no row yet, at the end of both arrays

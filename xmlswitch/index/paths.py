@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xmlswitch.index.indexed import IndexedQuery
     from xmlswitch.query.atoms import Column, Linear
 
-_MAX_JOURNAL = 8192  # beyond it a cache that is so far behind is computed anew
+_MAX_JOURNAL = 8192  # beyond it a cache that is so far behind is rebuilt
 
 
 class PathEntry:

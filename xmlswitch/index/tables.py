@@ -1,6 +1,6 @@
 """Tests of a block's slots on one column: which slots a value lets stay.
 
-What a value means to all tests together is one integer, remembered by the value: a packet costs one AND a column.
+What a value means to all tests together is one integer, remembered by the value: a packet costs one AND per column.
 The integers have a bit for every slot that the block has room for: a slot without a test here always stays.
 """
 

@@ -68,14 +68,14 @@ class XPathIndex:
         return answer.found
 
     def _match_the_others(self, packet: bytes, wanted: int) -> int:
-        """The index read too much: links that ask for the dearest columns get the packet, others are asked again."""
+        """The index read too much: links that ask for the most expensive columns get it; match the others again."""
         work = self._index.work
-        links, muted = self._index.dear({column.column for column in work.dearest()})
-        dear = links & wanted
-        self._evaluation.cut(bits_of(dear))
-        answer = answer_for(wanted & ~dear)
+        links, muted = self._index.links_asking_for({column.column for column in work.most_expensive()})
+        cut = links & wanted
+        self._evaluation.cut(bits_of(cut))
+        answer = answer_for(wanted & ~cut)
         if answer.done:
-            return dear
+            return cut
         for column in muted:
             column.is_muted = True
             column.looks.clear()
@@ -83,12 +83,12 @@ class XPathIndex:
         try:
             self._match(packet, answer)
         except EvaluationCutOff:
-            self._evaluation.cut(bits_of(wanted & ~dear & ~answer.found))
+            self._evaluation.cut(bits_of(wanted & ~cut & ~answer.found))
             return wanted
         finally:
             for column in muted:
                 column.is_muted = False
-        return dear | answer.found
+        return cut | answer.found
 
     def _match(self, packet: bytes, answer: Answer) -> None:
         index = self._index

@@ -17,7 +17,7 @@ _NODES = etree.XPath("count(//node()) + count(//@*)")
 _NAMES = etree.XPath("count(//@*) > 0")
 _MAX_DEPTH = 256  # libxml2's own
 _UTF8_OF_CHAR = 4
-_SIZE_BITS = 3  # sizes are told apart to an eighth
+_SIZE_BITS = 3  # sizes are distinguished to an eighth
 
 
 class Facts(NamedTuple):

@@ -106,7 +106,7 @@ class DocumentTexts:
 
 
 class Texts(dict["ColumnEntry", "Look | list[Look]"]):
-    """The values of a document that was walked, read when somebody asks and kept for whoever asks next."""
+    """The values of a document that was walked, read on demand and kept."""
 
     __slots__ = ("_nodes", "_structure", "_text")
 

@@ -31,13 +31,13 @@ _WRITTEN_GROWTH = 8  # what conversions add to a query's text for libxml2, at mo
 def read_wire(data: bytes) -> tuple[str, dict[str, str]]:
     """The text and the namespaces of an encoded XPath 1.0 query; nothing of the text is looked at."""
     if len(data) > MAX_WIRE_BYTES:
-        raise MalformedQuery(f"{len(data)} bytes, at most {MAX_WIRE_BYTES} are accepted")
+        raise MalformedQuery(f"{len(data)} bytes; the limit is {MAX_WIRE_BYTES}")
     try:
         fields: Any = msgpack.unpackb(data, raw=False, strict_map_key=True, max_map_len=MAX_NAMESPACES)
     except Exception as error:  # whatever msgpack finds wrong with a stranger's bytes
         raise MalformedQuery(f"not msgpack: {error}") from None
     if not isinstance(fields, list) or len(fields) < 4 or fields[0] != WIRE_VERSION:
-        raise MalformedQuery("not an encoded query of a version we know")
+        raise MalformedQuery("not an encoded query of a known version")
     _, version, text, namespaces = fields[:4]
     if not isinstance(text, str) or not isinstance(namespaces, dict):
         raise MalformedQuery("not an encoded query")
@@ -57,10 +57,10 @@ def check_text(text: str) -> None:
 
 def check_namespaces(namespaces: Mapping[str, str]) -> None:
     if len(namespaces) > MAX_NAMESPACES:
-        raise QueryTooExpensiveError(f"{len(namespaces)} namespaces, at most {MAX_NAMESPACES} are accepted")
+        raise QueryTooExpensiveError(f"{len(namespaces)} namespaces; the limit is {MAX_NAMESPACES}")
     for prefix, uri in namespaces.items():
         if not uri:
-            raise UnsupportedQueryError(f"the prefix {prefix!r} is bound to an empty namespace; bind it to a URI")
+            raise UnsupportedQueryError(f"prefix {prefix!r} is bound to an empty namespace; bind it to a URI")
         if len(uri) > MAX_URI_CHARS or len(prefix) > MAX_URI_CHARS:
             raise QueryTooExpensiveError(f"a namespace of more than {MAX_URI_CHARS} characters")
         if _NOT_IN_URI.search(uri):

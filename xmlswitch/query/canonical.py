@@ -47,6 +47,13 @@ _SELF = Step("self", "node()")
 _POSITION = Call("position", ())
 _ALWAYS_THERE = (Path(ROOT, ()), Path(ROOT, (_ROOT_ELEMENT,)))
 _ON_CONTEXT = frozenset({"string", "number", "string-length", "normalize-space", "local-name", "namespace-uri", "name"})
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "div": operator.truediv,
+    "mod": math.fmod,
+}
 _COMPARE = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -148,7 +155,7 @@ class _Normaliser:
             left, right = self.as_number(expr.left, at_root), self.as_number(expr.right, at_root)
             if expr.op == "div" and left == Number(1.0) and isinstance(right, Number) and _is_plus_zero(right.value):
                 return Number(math.inf)  # as infinity is written
-            return Binary(expr.op, left, right)
+            return _folded(Binary(expr.op, left, right))
         parts = [part for side in flattened(expr, "|") for part in flattened(self.value(side, at_root), "|")]
         union = joined("|", parts, self.text)
         return cast("Expr", union)
@@ -267,6 +274,17 @@ def _is_plain(path: Path) -> bool:
         if step.predicates or step.axis != "child":
             return False
     return isinstance(path.start, str)
+
+
+def _folded(expr: Binary) -> Expr:
+    """Arithmetic on two numbers as its result, where that is a number which can be written."""
+    if not isinstance(expr.left, Number) or not isinstance(expr.right, Number):
+        return expr
+    left, right = expr.left.value, expr.right.value
+    if math.isinf(left) or math.isinf(right) or (not right and expr.op in ("div", "mod")):
+        return expr
+    result = _ARITHMETIC[expr.op](left, right)
+    return Number(result) if math.isfinite(result) and (result or _is_plus_zero(result)) else expr
 
 
 def _constant_string(expr: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""How dear a query can get: an estimate of node visits, from the query alone, for a document of given size.
+"""How expensive a query can be: an estimate of node visits, from the query alone, for a document of given size.
 
 libxml2 can't be interrupted, so what may run is settled before it runs. The estimate is a polynomial in the number of
 nodes and the depth: a walk down from all nodes together visits each node once, `//` once a level, a sibling or
@@ -67,7 +67,7 @@ def _terms(expr: Expr, pairs: _Term) -> list[_Term]:
 def _steps(steps: tuple[Step, ...], pairs: _Term, inside: bool) -> list[_Term]:
     weight, wide, tall = pairs
     if not inside:
-        wide += 1  # from the document a step reaches up to all nodes, for each context anew
+        wide += 1  # from the document a step reaches up to all nodes, again for each context
     found: list[_Term] = []
     deep = False
     for step in steps:

@@ -119,7 +119,7 @@ class _SafeWriter(Writer):
     def expr(self, expr: Expr) -> str:
         text = self.written(expr)
         if len(text) > self.max_chars:
-            raise QueryTooExpensiveError(f"the query is more than {self.max_chars} characters when it is evaluated")
+            raise QueryTooExpensiveError(f"the query expands to more than {self.max_chars} characters for evaluation")
         return text
 
     def number(self, value: float) -> str:

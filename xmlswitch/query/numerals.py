@@ -13,7 +13,6 @@ from decimal import Decimal
 
 _NUMERAL = re.compile(r"[ \t\r\n]*-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[ \t\r\n]*")
 NUMERAL_STARTS = " \t\r\n-.0123456789"  # the first characters of what may be one
-# No double needs more digits than this to be told from its neighbours exactly; longer numerals still convert.
 NAN = math.nan
 
 

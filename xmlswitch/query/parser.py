@@ -231,7 +231,7 @@ class _Parser:
         prefix, _, local = name.partition(":")
         uri = XML_NAMESPACE if prefix == "xml" else self.namespaces.get(prefix)
         if uri is None:
-            reason = f"the prefix {prefix!r} is bound to no namespace"
+            reason = f"prefix {prefix!r} is not bound to a namespace"
             raise UnsupportedQueryError(reason, self.text, self.positions[self.at - 1])
         return f"{{{uri}}}{local}"
 
@@ -261,7 +261,7 @@ class _Parser:
         if kind == "literal":
             return Literal(text[1:-1])
         if text == "$":
-            reason = "no variable is bound in a standing query"
+            reason = "variables are not supported in queries"
             raise UnsupportedQueryError(reason, self.text, self.positions[self.at - 1])
         expr = self.expression()
         self.expect(")")

@@ -70,7 +70,7 @@ class Query:
     version: str
 
     def __init__(self) -> None:
-        raise TypeError("Query.parse makes queries")
+        raise TypeError("use Query.parse to create a query")
 
     @classmethod
     def parse(
@@ -88,7 +88,7 @@ class Query:
     @classmethod
     def _parse_first_version(cls, text: str, namespaces: Mapping[str, str], limits: QueryLimits) -> Query:
         if len(text) > limits.max_chars:
-            raise QueryTooExpensiveError(f"a query of {len(text)} characters, at most {limits.max_chars} are accepted")
+            raise QueryTooExpensiveError(f"the query has {len(text)} characters; the limit is {limits.max_chars}")
         admission.check_text(text)
         admission.check_namespaces(namespaces)
         query = cls._from_expr(parse_xpath(text, namespaces, limits), limits, text)
@@ -102,7 +102,7 @@ class Query:
     def _check_canonical(query: Query, limits: QueryLimits) -> None:
         """The canonical text is what other peers read: it must be within the limits too, and it can be the longer."""
         if len(query.canonical) > limits.max_chars:
-            length = f"{len(query.canonical)} characters in canonical form, at most {limits.max_chars} are accepted"
+            length = f"the canonical form has {len(query.canonical)} characters; the limit is {limits.max_chars}"
             raise QueryTooExpensiveError(length, query.text)
         if query.expr is not None and (reason := why_too_large(query.expr, limits)) is not None:
             raise QueryTooExpensiveError(f"in canonical form: {reason}", query.text)
@@ -137,7 +137,7 @@ class Query:
         query.limits = limits
         query._hash = hash((query.canonical, tuple(prefixes)))
         if query.cost.degree > limits.max_cost_degree:
-            raise QueryTooExpensiveError("too many walks over the whole document inside each other", query.text)
+            raise QueryTooExpensiveError("too many nested walks over the whole document", query.text)
         return query
 
     def _compile(self) -> None:
@@ -277,7 +277,7 @@ class Query:
     def passes(self, packet: bytes) -> bool:
         """Whether a switch passes the packet to a link with this query: bounded, and true where that costs too much.
 
-        For queries of others, and for packets of the past. `MalformedDocument` for what is no XML.
+        For other peers' queries and for logged packets. Raises `MalformedDocument` for a packet that is not XML.
         """
         if self.matches_everything:
             return True
@@ -295,7 +295,7 @@ class Query:
     def matches(self, packet: bytes) -> bool:
         """Whether one packet matches, exactly, whatever that costs: for a subscriber's own query.
 
-        `MalformedDocument` for what is no XML. An XPath 2.0+ query that takes too long matches.
+        Raises `MalformedDocument` for a packet that is not XML. An XPath 2.0+ query that takes too long matches.
         """
         if self.matches_everything:
             return True
@@ -337,7 +337,7 @@ class Query:
         """The query for the network, which carries XPath 1.0 only: `LocalQueryError` for what only `need()` may say."""
         if not self.travels:
             what = f"XPath {self.version}" if self.expr is None else "the namespace axis"
-            raise LocalQueryError(f"{what} is not sent to other peers; send need() and filter what comes", self.text)
+            raise LocalQueryError(f"{what} is not sent to other peers; send need() and filter what arrives", self.text)
         return bytes(msgpack.packb([WIRE_VERSION, self.version, self.canonical, dict(self.namespaces)]))
 
     @classmethod

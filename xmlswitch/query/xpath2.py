@@ -25,7 +25,7 @@ from xmlswitch.errors import (
 MAX_CALLS = 80_000  # Python calls of one evaluation: about 50 ms; an ordinary query takes some hundred
 MAX_PARSE_CALLS = 25_000  # of reading one expression, about 12 ms: seventy `or`s of ends-with() take 15,000
 MAX_CONSTANT_CALLS = 5_000  # of evaluating it without a document
-MAX_DOCUMENT_BYTES = 1 << 16  # larger packets are too dear for a query of this kind
+MAX_DOCUMENT_BYTES = 1 << 16  # larger packets are too expensive for a query of this kind
 MAX_BINDINGS = 3  # for, some, every and let variables together
 MAX_PRODUCTS = 6  # each `*` can double the length of a number
 MAX_RANGE = 10_000
@@ -248,7 +248,8 @@ class Expression:
 
         try:
             with _bounded_calls(calls):
-                return bool(self.token.boolean_value(self.token.select(XPathContext(root))))
+                context = XPathContext(root.getroottree(), item=root)
+                return bool(self.token.boolean_value(self.token.select(context)))
         except (ElementPathError, ArithmeticError, ValueError, TypeError, RecursionError):
             return False
 
@@ -319,7 +320,7 @@ def _refuse_outside(text: str) -> None:
             raise UnsupportedQueryError(f"{match[1]}() {_why(match[1])}", text, match.start(1))
         most = _BEFORE_COLLATION.get(match[1])
         if most is not None and _arguments(code, match.end()) > most - ("=>" in code):
-            reason = f"{match[1]}() takes no collation here: locales would give different answers at different peers"
+            reason = f"{match[1]}() does not accept a collation: answers would differ between peers"
             raise UnsupportedQueryError(reason, text, match.start(1))
     for match in _RANGE.finditer(code):
         ends = _ENDS.fullmatch(code[: match.start()].rstrip()[-12:] + "|" + code[match.end() :].lstrip()[:12])
@@ -354,7 +355,7 @@ def _check(token: Any, text: str) -> None:
         symbol = part.symbol
         position = part.span[0]
         if symbol in _MAKES_FUNCTIONS:
-            raise UnsupportedQueryError("function items are not taken in a standing query", text, position)
+            raise UnsupportedQueryError("function items are not supported in queries", text, position)
         if isinstance(part, XPathFunction) and symbol not in _ALLOWED and part.label != "constructor function":
             raise UnsupportedQueryError(f"{symbol}() {_why(symbol)}", text, position)
         if symbol == "$":
@@ -381,8 +382,8 @@ def _why(name: str) -> str:
     if name in _OUTSIDE:
         return "reaches outside the packet"
     if name in _UNSTEADY:
-        return "would give different answers at different peers"
-    return "is not among the functions that a standing query may use"
+        return "gives different answers on different peers"
+    return "is not supported in queries"
 
 
 def _check_regex(part: Any, text: str) -> None:
