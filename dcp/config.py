@@ -7,7 +7,7 @@ All times are seconds, all sizes bytes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dcp.wire import DEFAULT_DATAGRAM_BYTES, LOOPBACK_DATAGRAM_BYTES
 
@@ -129,7 +129,3 @@ class Config:
     def paper(cls) -> Config:
         """Fixed timers with the values of section 5.1.3: NACK 5 ms after a later packet, 300 ms when nothing comes."""
         return cls(adaptive=False)
-
-    def with_(self, **changes: object) -> Config:
-        """A copy with some knobs changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]

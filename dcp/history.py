@@ -76,7 +76,3 @@ class Answers:
         at = ordinal - self._first
         if at >= 0 and ordinal < self._end:
             self._bits[at >> 2] |= (3 if answer else 2) << (at & 3) * 2
-
-    @property
-    def bytes(self) -> int:
-        return len(self._bits)

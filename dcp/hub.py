@@ -15,7 +15,6 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dcp import events, handshake, wire
 from dcp.acceptance import Accepts
@@ -25,6 +24,7 @@ from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.handshake import Start
+from dcp.inquiries import Inquiries
 from dcp.kinds import kind_of
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
@@ -41,26 +41,11 @@ MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096
 # Answers to strangers, and our own openings: with a long query each of those is up to 60 KB.
 MAX_OUTBOX_BYTES = 4 << 20
-MAX_INQUIRIES = 1_024
-MAX_INQUIRY_BYTES = 1_200
 # Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum. As few are looked at:
 # each is compared with every link, and one that is passed over comes again with the next packet.
 MAX_RESETS_PER_SECOND = 100
-INQUIRY_INTERVAL = 0.15
 # No timer fires sooner after the last one: a deadline that lies in the past must not spin the shell.
 MIN_TIMER_STEP = 1e-3
-
-
-@dataclass(slots=True)
-class _Inquiry:
-    number: int
-    address: Address
-    body: bytes
-    nonce: bytes
-    cookie: bytes
-    deadline: float
-    again_at: float
-    tries: int = 0
 
 
 class Hub:
@@ -82,9 +67,7 @@ class Hub:
         self._openings = HostBuckets(self.config.max_openings_per_second, self.config.max_openings_per_host)
         self._resets = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
         self._resets_heard = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
-        self._inquiries: dict[bytes, _Inquiry] = {}
-        self._asked: dict[int, tuple[bytes, Address]] = {}  # ticket -> (nonce, address): inquiries we may answer
-        self._next_number = 1
+        self._inquiries = Inquiries(rng, emit=self._emit, send_open=self._send_open)
         self._counts = [0, 0, 0, 0]  # datagrams in, out, bytes in, out
         self._now = 0.0
         self._timers_at = -1.0
@@ -250,27 +233,11 @@ class Hub:
 
     def inquire(self, address: Address, body: bytes, *, timeout: float, now: float) -> int:
         """Ask a peer something outside any link. `InquiryAnswered` with the number given back brings the answer."""
-        if len(body) > MAX_INQUIRY_BYTES:
-            raise ValueError(f"an inquiry holds at most {MAX_INQUIRY_BYTES} bytes")
-        if len(self._inquiries) >= MAX_INQUIRIES:
-            raise ValueError("too many inquiries are open")
-        number = self._next_number
-        self._next_number += 1
-        inquiry = _Inquiry(
-            number, address, body, self._rng.randbytes(16), handshake.NO_COOKIE, now + timeout, now + INQUIRY_INTERVAL
-        )
-        self._inquiries[inquiry.nonce] = inquiry
-        self._send_inquiry(inquiry)
-        return number
+        return self._inquiries.ask(address, body, timeout=timeout, now=now)
 
     def answer(self, ticket: int, body: bytes) -> None:
         """Answer an `InquiryReceived`. Once; a repeated question gets its answer by being asked again."""
-        asked = self._asked.pop(ticket, None)
-        if asked is not None:
-            self._send_open(handshake.Answer(asked[0], body[: wire.DEFAULT_DATAGRAM_BYTES - 64]), asked[1])
-
-    def _send_inquiry(self, inquiry: _Inquiry) -> None:
-        self._send_open(handshake.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
+        self._inquiries.answer(ticket, body)
 
     # --- input --------------------------------------------------------------------------------------------------------
 
@@ -346,11 +313,8 @@ class Hub:
                 self._on_request(message, address, now)
             case handshake.Inquire():
                 self._on_inquire(message, address, now)
-            case handshake.Challenge(nonce=nonce, cookie=cookie) if nonce in self._inquiries:
-                inquiry = self._inquiries[nonce]
-                if inquiry.address == address and inquiry.cookie != cookie:
-                    inquiry.cookie = cookie
-                    self._send_inquiry(inquiry)
+            case handshake.Challenge(nonce=nonce) if nonce in self._inquiries:
+                self._inquiries.receive_challenge(message, address)
             case handshake.Challenge() | handshake.Accept() | handshake.Refuse():
                 if not any(r.receive_opening(message, address, now) for r in list(self.receivers.values())):
                     self._dropped["unknown opening"] += 1
@@ -360,7 +324,8 @@ class Hub:
             case handshake.Reset():
                 self._on_reset(message, address, now)
             case handshake.Answer():
-                self._on_answer(message, address)
+                if not self._inquiries.receive_answer(message, address):
+                    self._dropped["unknown answer"] += 1
 
     def _on_request(self, request: handshake.Request, address: Address, now: float) -> None:
         if not self._cookies.is_ours(request.cookie, address, now):
@@ -383,25 +348,11 @@ class Hub:
         if not self._cookies.is_ours(inquire.cookie, address, now):
             self._send_open(handshake.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
             return
-        if len(inquire.body) > MAX_INQUIRY_BYTES:
-            raise MalformedDatagram("limit", "inquiry")
+        self._inquiries.check(inquire)
         if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
             return
-        while len(self._asked) >= MAX_INQUIRIES:
-            del self._asked[next(iter(self._asked))]
-        ticket = self._next_number
-        self._next_number += 1
-        self._asked[ticket] = (inquire.nonce, address)
-        self._emit(events.InquiryReceived(ticket, address, inquire.body))
-
-    def _on_answer(self, answer: handshake.Answer, address: Address) -> None:
-        inquiry = self._inquiries.get(answer.nonce)
-        if inquiry is None or inquiry.address != address:
-            self._dropped["unknown answer"] += 1
-            return
-        del self._inquiries[answer.nonce]
-        self._emit(events.InquiryAnswered(inquiry.number, address, answer.body))
+        self._inquiries.receive(inquire, address)
 
     def _on_reset(self, reset: handshake.Reset, address: Address, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
@@ -431,14 +382,7 @@ class Hub:
                     with guard("close"):
                         receiver.give_up(link_id, Reason.RESET)
                 fault("timer", error)
-        for nonce, inquiry in list(self._inquiries.items()):
-            if now >= inquiry.deadline:
-                del self._inquiries[nonce]
-                self._emit(events.InquiryAnswered(inquiry.number, inquiry.address, None))
-            elif now >= inquiry.again_at:
-                inquiry.tries += 1
-                inquiry.again_at = now + INQUIRY_INTERVAL * 2**inquiry.tries
-                self._send_inquiry(inquiry)
+        self._inquiries.handle_timeout(now)
 
     # --- output -------------------------------------------------------------------------------------------------------
 
@@ -460,7 +404,7 @@ class Hub:
     def next_timeout(self, *, now: float) -> float | None:
         times = [sender.next_timeout(now) for sender in self.senders.values()]
         times += [receiver.next_timeout(now) for receiver in self.receivers.values()]
-        times += [min(inquiry.deadline, inquiry.again_at) for inquiry in self._inquiries.values()]
+        times.append(self._inquiries.next_timeout())
         soonest = min((t for t in times if t is not None), default=None)
         # From the last time that timers were looked at, not from now: else reading it again and again moves it on.
         return None if soonest is None else max(soonest, self._timers_at + MIN_TIMER_STEP)

@@ -248,9 +248,10 @@ class Intake:
             parent.old_in_a_row = 0
             self._owner.is_steadily_late(parent, now)
 
-    def begin(self, position: int, *, again: bool) -> None:
+    def begin(self, position: int, now: float, *, again: bool) -> None:
         """The stream begins after `position`."""
         self.position = position
+        self.position_at = now
         self.reach.begin(position)
         self.handover.start(position, again=again)
 

@@ -261,17 +261,6 @@ class Log:
         interest.answers.set(ordinal, answer)
         return answer
 
-    def matching(self, interest: Interest, start: int, end: int) -> list[tuple[int, bytes]]:
-        """The packets in (start, end] that the interest wants."""
-        found = []
-        ordinal = self.ordinal_after(start)
-        last = self.next_ordinal
-        while ordinal < last and self.an_at(ordinal) <= end:
-            if self.wanted(interest, ordinal):
-                found.append((self.an_at(ordinal), self.payload_at(ordinal)))
-            ordinal += 1
-        return found
-
     def replay(self, after: int, most: int) -> tuple[list[tuple[int, bytes] | Gap], int]:
         """What is held beyond `after`, at most `most` items, and how far that reaches: for an owner that fell behind.
 

@@ -36,8 +36,6 @@ RECHECK_INTERVAL = 0.05
 
 class Reach:
     def __init__(self, config: Config, parents: Mapping[int, Parent], *, slack: int) -> None:
-        self.signed_head: int | None = None
-        """The head that a root has signed, once streams are signed: set it, and reach is measured from it alone."""
         self.seen = 0
         """The highest packet that came from anybody."""
         self._config = config
@@ -90,8 +88,6 @@ class Reach:
 
     def limit(self, parent: Parent | None, epoch: int, now: float) -> int:
         """No word of `parent` (None: of anybody) counts beyond this position."""
-        if self.signed_head is not None:
-            return self.signed_head + max(self._slack, int(SLACK_SECONDS * self._fastest()))
         limit = MAX_POSITION
         for other in self._parents.values():
             if other is parent or not self.counts(other, epoch, now):
@@ -132,6 +128,3 @@ class Reach:
             parent.head_rate = min(max(RATE_DECAY * parent.head_rate, measured), most)
         parent.head_rate_from = parent.head
         parent.head_rate_at = now
-
-    def _fastest(self) -> float:
-        return max((parent.head_rate for parent in self._parents.values()), default=0.0)

@@ -31,7 +31,7 @@ from dcp.handshake import Start
 from dcp.intake import Intake
 from dcp.kinds import PACKETS, StreamKind
 from dcp.links.carriage import carriage_of
-from dcp.links.dialing import Dialing, Wish
+from dcp.links.dialing import Dialing
 from dcp.links.fragments import Assembler
 from dcp.links.incoming import Incoming
 from dcp.links.link import Address
@@ -41,8 +41,8 @@ from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.log import Log
 from dcp.parent import Parent
+from dcp.placing import Placing
 from dcp.queries import EVERYTHING
-from dcp.runs import RunWatch
 from dcp.serial import QUARTER
 from dcp.starting import StartChoice
 from dcp.stats import ReceiverStatistics
@@ -81,8 +81,6 @@ class Receiver(DeliveredStream):
         self._config = config
         self._emit = emit
         self._on_switch = on_switch
-        self._starting = StartChoice(start, position, config)
-        self._restarts = 0
         self._ack_at: float | None = None
 
         carriage = carriage_of(kind, config)
@@ -101,12 +99,22 @@ class Receiver(DeliveredStream):
             owner=self,
         )
         self._gaps = GapWatch(config, self._intake)
-        self._runs = RunWatch(config, self.parents)
         self._assembler = Assembler(config.max_partial_packets)
         self._replies = Replies(self._intake, self._uplinks, self._assembler, self._losses, carriage.timing, config)
         self._switching = Switching(self.change, self._intake, self._replies, give_up=self.give_up)
+        self._placing = Placing(
+            stream,
+            StartChoice(start, position, config),
+            config,
+            self._intake,
+            self._uplinks,
+            self._replies,
+            emit=emit,
+            on_switch=on_switch,
+            forget=self._forget,
+        )
         self._dialing = Dialing(
-            stream, kind, config, self._uplinks, send_open=send_open, wish=self._wish, accepted=self._accepted
+            stream, kind, config, self._uplinks, send_open=send_open, wish=self._placing.wish, accepted=self._accepted
         )
         self._incoming = Incoming(
             stream,
@@ -116,7 +124,7 @@ class Receiver(DeliveredStream):
             self._replies,
             self._uplinks,
             emit=emit,
-            start_proposed=self._consider_start,
+            start_proposed=self._placing.consider_start,
             prepared=self._switching.receive_prepared,
         )
         self.receive = self._incoming.receive
@@ -144,8 +152,7 @@ class Receiver(DeliveredStream):
     def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
         link = self._uplinks.add(address, hello, now)
-        if self.position is None and self._starting.position is not None:
-            self._begin(self._starting.position, now)
+        self._placing.begin_where_told(now)
         self._dialing.send_request(link, now)
         return link.id
 
@@ -173,57 +180,11 @@ class Receiver(DeliveredStream):
         if self._dialing.doubt(link, now):
             self._replies.acknowledge(link, 0, now, probe=True)
 
-    # --- the beginning ------------------------------------------------------------------------------------------------
-
-    def _wish(self) -> Wish:
-        position = self.position
-        start = Start.POSITION if position is not None else self._starting.mode
-        return Wish(self.epoch, self.query, start, position or 0, self.handover.room())
-
     def _accepted(self, link: Uplink, accept: handshake.Accept, now: float) -> None:
-        parent = link.parent
-        parent.up = True
-        parent.confirmed_epoch = accept.epoch
-        has_begun = bool(accept.status & handshake.ACCEPT_STARTED)
-        if has_begun:
-            parent.start = accept.start
-        if accept.head or (has_begun and self.position is None):
-            parent.begun = True
-        self._intake.reach.expire()
-        if self.position is None or self._intake.believes(parent, accept.head, now):
-            parent.tell_position(accept.head, now)
-        self._emit(events.LinkOpened(self.stream, link.id, link.address, accept.reply))
         if self._ack_at is None:
             self._ack_at = now + self._config.ack_interval
-        if self.position is None:
-            self._consider_start(now)
-        else:
-            self._confirm(link, now)
+        self._placing.accepted(link, accept, now)
         self._switching.step(now)
-
-    def _consider_start(self, now: float) -> None:
-        """A parent has answered: perhaps we know now where to begin."""
-        start = self._starting.proposed(self.parents.values(), now)
-        if start is not None:
-            self._begin(start, now)
-
-    def _begin(self, position: int, now: float) -> None:
-        self._intake.begin(position, again=self._starting.is_again)
-        self._intake.position_at = now
-        self._runs.begin()
-        self._starting.due_at = None
-        if self._on_switch is not None:
-            self._on_switch(self.query, now)
-        if self.epoch:  # changed before there was a stream: the application hears of it all the same
-            self.handover.put_switch(position, self.query)
-        for link in self._uplinks.up():
-            self._confirm(link, now)
-
-    def _confirm(self, link: Uplink, now: float) -> None:
-        """Tell the parent where we stand: only then does data flow."""
-        link.confirm_at = now + link.rtt.timeout(self._config.min_rto, self._config.max_rto)
-        if link.parent.confirmed_epoch == self.epoch:
-            self._replies.request(link, now)
 
     # --- what the intake tells ----------------------------------------------------------------------------------------
 
@@ -285,6 +246,11 @@ class Receiver(DeliveredStream):
         for link in list(self.links.values()):
             self._uplinks.give_up(link, Reason.RENEW)
 
+    def _forget(self) -> None:
+        self._gaps.advanced()
+        self._losses.given_up()
+        self._renew()
+
     # --- a numbering that begins again --------------------------------------------------------------------------------
 
     def set_run(self, link_id: int, run: bytes, *, now: float) -> None:
@@ -294,38 +260,14 @@ class Receiver(DeliveredStream):
         """
         parent = self.parents.get(link_id)
         if parent is not None:
-            parent.run = run
-            self._consider_runs(now)
-
-    def _consider_runs(self, now: float) -> None:
-        if self.position is None:
-            return
-        run = self._runs.other_run(now)
-        if run is not None:
-            self.begin_again()
-            self._runs.run = run
-
-    def _is_placed(self, now: float) -> bool:
-        """Whether there is a position to work from; its owner hears when no sender has anything beyond it."""
-        position = self.position
-        if position is not None and self._runs.is_stranded(position, now):
-            head = max(parent.head for parent in self.parents.values() if parent.up)
-            self._emit(events.Stranded(self.stream, position, head))
-        return position is not None
+            self._placing.set_run(parent, run, now)
 
     def begin_again(self) -> None:
         """The numbering has begun again: leave all senders, and start with the oldest that they have.
 
         The owner opens the links again, as after any other loss; the application gets another `Started`.
         """
-        if self.position is None:
-            return
-        self._restarts += 1
-        self._intake.position = None
-        self._starting.again()
-        self._gaps.advanced()
-        self._losses.given_up()
-        self._renew()
+        self._placing.begin_again()
 
     # --- changing the query -------------------------------------------------------------------------------------------
 
@@ -339,24 +281,22 @@ class Receiver(DeliveredStream):
 
     def handle_timeout(self, now: float) -> None:
         for link in list(self.links.values()):
-            if self._dialing.look_after(link, now) and self.position is not None:
-                link.confirm_at = None
-                if not link.parent.heard_claim:
-                    self._confirm(link, now)
-        if (start := self._starting.due(self.parents.values(), now)) is not None:
-            self._begin(start, now)
+            if self._dialing.look_after(link, now):
+                self._placing.confirm_again(link, now)
+        self._placing.begin_if_due(now)
         if self._ack_at is not None and now >= self._ack_at:
             self._ack_at = now + self._config.ack_interval
             self._replies.acknowledge_all(now)
         self._switching.step(now)
         self._gaps.handle_timeout(now)
-        self._consider_runs(now)
-        if self._is_placed(now):
+        self._placing.consider_runs(now)
+        if self.position is not None:
+            self._placing.look_for_heads(now)
             self._replies.handle_timeout(now)
             self._decide_gap(now)
 
     def next_timeout(self, now: float) -> float | None:
-        times: list[float | None] = [self._starting.due_at]
+        times = self._placing.next_timeouts()
         for link in self.links.values():
             times += link.deadlines(self._config, has_position=self.position is not None)
         if self.links:
@@ -365,7 +305,6 @@ class Receiver(DeliveredStream):
                 times += [
                     self._replies.next_timeout(),
                     self._gaps.next_timeout(self._losses.missing_since, now),
-                    self._runs.next_timeout(),
                 ]
             times.append(self._switching.next_timeout(now))
         soonest = min((at for at in times if at is not None), default=math.inf)
@@ -408,7 +347,7 @@ class Receiver(DeliveredStream):
             resets=self._dialing.resets,
             beyond_reach=intake.beyond_reach,
             too_wide=intake.too_wide,
-            restarts=self._restarts,
+            restarts=self._placing.restarts,
             unsent=self._uplinks.unsent,
             reorder_window=self._losses.delay(),
             malformed=self.malformed,

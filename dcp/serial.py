@@ -13,12 +13,6 @@ QUARTER = 1 << 30
 MAX_POSITION = (1 << 63) - 1
 
 
-def distance(a: int, b: int) -> int:
-    """How far the 32-bit number `a` lies ahead of `b`: negative when behind."""
-    d = (a - b) & MASK
-    return d - (1 << 32) if d >= HALF else d
-
-
 def extend(wire: int, reference: int) -> int:
     """The 64-bit position nearest to `reference` whose low 32 bits are `wire`; may be negative near zero."""
     d = (wire - reference) & MASK

@@ -92,11 +92,6 @@ class UdpSocket:
         # A scope means something for link-local addresses only, and the kernel reports 0 for all others.
         return str(ip), port, 0, scope_id if ip.is_link_local else 0
 
-    @property
-    def uses_segmentation(self) -> tuple[bool, bool]:
-        """Whether batches are sent, and received, in one system call."""
-        return self._gso, self._gro
-
     def close(self) -> None:
         if self._raw.fileno() >= 0:
             trio.lowlevel.notify_closing(self._raw)

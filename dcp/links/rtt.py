@@ -10,24 +10,22 @@ class RoundTrip:
     asked for, only when that packet was sent once.
     """
 
-    __slots__ = ("deviation", "minimum", "samples", "smoothed")
+    __slots__ = ("deviation", "samples", "smoothed")
 
     def __init__(self, initial: float) -> None:
         self.smoothed = initial
         self.deviation = initial / 2
-        self.minimum = initial
         self.samples = 0
 
     def sample(self, rtt: float) -> None:
         if rtt < 0:
             return
         if self.samples == 0:
-            self.smoothed = self.minimum = rtt
+            self.smoothed = rtt
             self.deviation = rtt / 2
         else:
             self.deviation += 0.25 * (abs(rtt - self.smoothed) - self.deviation)
             self.smoothed += 0.125 * (rtt - self.smoothed)
-            self.minimum = min(self.minimum, rtt)
         self.samples += 1
 
     def timeout(self, shortest: float, longest: float) -> float:
@@ -43,19 +41,17 @@ class ReorderWindow:
     packet that may come by itself is worse than asking. A lost packet gives no sample, so loss does not widen it.
     """
 
-    __slots__ = ("_deviation", "_mean", "floor", "samples")
+    __slots__ = ("_deviation", "_mean", "floor")
 
     def __init__(self, initial: float, floor: float) -> None:
         # With no sample yet the window is `initial`: the mean and its deviations are set so that they add up to it.
         self._mean = initial / 2
         self._deviation = initial / 8
         self.floor = floor
-        self.samples = 0
 
     def sample(self, lateness: float) -> None:
         self._deviation += 0.25 * (abs(lateness - self._mean) - self._deviation)
         self._mean += 0.125 * (lateness - self._mean)
-        self.samples += 1
 
     def quiet(self) -> None:
         """A gap turned out to be a loss: nothing late came. Forget a little, so that the window shrinks again."""

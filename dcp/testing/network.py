@@ -1,19 +1,18 @@
 """A whole network of machines in one process, in virtual time, exactly repeatable from a seed.
 
-A heap of (time, number, what): two things at the same instant happen in the order in which they were planned, so
-nothing depends on a scheduler. After every input a machine is drained: datagrams go onto the network, events to the
+After every input a machine is drained: datagrams go onto the network, events to the
 callback, its next deadline onto the heap.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from dcp.links.link import Address
+from dcp.testing.clock import VirtualClock
 from dcp.testing.conditions import Conditions, Path
 
 
@@ -37,7 +36,7 @@ class _Host:
         self.held: list[tuple[bytes, Address]] = []
 
 
-class Network:
+class Network(VirtualClock):
     """`on_event(address, event, now)` is called for every event of every machine, in order; `on_turn(address)` after
     every input of a machine, when it has been drained: the place for checks that must hold at every instant."""
 
@@ -52,9 +51,8 @@ class Network:
         on_event: Callable[[Address, Any, float], None] | None = None,
         on_turn: Callable[[Address], None] | None = None,
     ) -> None:
+        super().__init__()
         self.rng = random.Random(seed)
-        self.now = 0.0
-        self.steps = 0
         self.timeouts: Counter[Address] = Counter()
         """How often each address's timer has fired: one that spins shows here."""
         self.conditions = conditions or Conditions()
@@ -63,8 +61,6 @@ class Network:
         self._hosts: dict[Address, _Host] = {}
         self._paths: dict[tuple[Address, Address], Path] = {}
         self._cut: set[tuple[Address, Address]] = set()
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._number = 0
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -120,25 +116,6 @@ class Network:
             path = self._paths[source, to] = Path(self.conditions, self.rng)
         return path
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def at(self, when: float, what: Callable[[], None]) -> None:
-        self._number += 1
-        heapq.heappush(self._heap, (max(when, self.now), self._number, what))
-
-    def after(self, delay: float, what: Callable[[], None]) -> None:
-        self.at(self.now + delay, what)
-
-    def run_until(self, end: float, *, max_steps: int = 50_000_000) -> None:
-        """Everything up to `end`. The bound on steps makes a livelock a failure instead of a hang."""
-        while self._heap and self._heap[0][0] <= end:
-            self.now, _, what = heapq.heappop(self._heap)
-            self.steps += 1
-            if self.steps > max_steps:
-                raise RuntimeError(f"more than {max_steps} steps by {self.now:.3f} s: a livelock?")
-            what()
-        self.now = end
-
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def pump(self, address: Address) -> None:
@@ -185,7 +162,7 @@ class Network:
         if (source, to) in self._cut:
             return
         for when, arrived in self._path(source, to).carry(data, self.now):
-            self.at(when, lambda arrived=arrived: self._deliver(source, to, arrived))  # type: ignore[misc]
+            self.at(when, self._deliver, source, to, arrived)
 
     def _deliver(self, source: Address, to: Address, data: bytes) -> None:
         host = self._hosts.get(to)

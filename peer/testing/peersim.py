@@ -204,7 +204,7 @@ class PeerSimulation:
         self.truth.add(an, envelope)
         for peer in self.peers.values():
             if peer.config.role is Role.ROOT:
-                self.network.after(lags(peer.name), lambda peer=peer: self._arrive(peer, an, envelope))  # type: ignore[misc]
+                self.network.after(lags(peer.name), self._arrive, peer, an, envelope)
         return an
 
     def _arrive(self, peer: SimPeer, an: int, envelope: bytes) -> None:

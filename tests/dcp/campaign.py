@@ -210,7 +210,7 @@ class Node:
             self.receiver = self.hub.subscribe(STREAM, query=token(self.query), start=self.start)
         self.campaign.net.add(self.address, self.hub)
         if self.receiver is not None:
-            self.campaign.net.after(0.01, lambda hub=self.hub: self.tend(hub))  # type: ignore[misc]
+            self.campaign.net.after(0.01, self.tend, self.hub)
 
     @property
     def is_fed(self) -> bool:
@@ -225,7 +225,7 @@ class Node:
         net = self.campaign.net
         if hub is not self.hub or self.dead:
             return
-        net.after(0.03, lambda: self.tend(hub))
+        net.after(0.03, self.tend, hub)
         if net.is_frozen(self.address) or self.receiver is None:
             return
         links = self.receiver.links.values()
@@ -371,7 +371,7 @@ class Campaign:
         self.feed.class_of[an] = kind
         for name in ("R1", "R2"):
             lag = self.root_lag[name] + (rng.uniform(0, 0.03) if rng.random() < 0.3 else 0)
-            net.after(lag, lambda name=name: self._arrive(name, an, kind, previous))  # type: ignore[misc]
+            net.after(lag, self._arrive, name, an, kind, previous)
 
     def _arrive(self, name: str, an: int, kind: int, previous: int) -> None:
         """A packet reaches a root, unless its feed loses it or it comes out of order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from dataclasses import replace
 
 import pytest
 import trio
@@ -255,7 +256,7 @@ async def test_a_cancelled_send_has_not_sent():
 @pytest.mark.parametrize("batch", [1, 3_000])
 async def test_with_follow_fastest_a_bulk_transfer_waits_and_loses_nothing(batch):
     """Found for batches: one larger than the log pushed its own beginning out, unsent."""
-    config = FAST.with_(max_log_packets=200, max_ready_packets=64)
+    config = replace(FAST, max_log_packets=200, max_ready_packets=64)
     async with dcp.open_endpoint(config=config) as root, dcp.open_endpoint(config=config) as client:
         publisher = root.serve("s", follow_fastest=True)
         subscription = client.subscribe("s", [root.address])

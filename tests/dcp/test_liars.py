@@ -327,14 +327,6 @@ def test_a_jump_is_not_taken_for_a_rate():
     assert liar.reach <= 10_000_000 + 4 * PACKETS.reach_slack
 
 
-def test_a_signed_head_is_the_only_measure_when_there_is_one():
-    links = links_of([100, FAR], 0.0)
-    low, high = links.values()
-    reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
-    reach.signed_head = 1_000
-    assert reach.limit(high, 0, 0.0) == reach.limit(low, 0, 0.0) == 1_000 + PACKETS.reach_slack
-
-
 @pytest.mark.parametrize("start", [Start.NEW, Start.OLDEST])
 def test_a_parent_whose_stream_has_not_begun_does_not_hold_up_the_others(start):
     world = World(3)
