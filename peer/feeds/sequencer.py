@@ -115,7 +115,7 @@ class AsdiSequencer:
         if self._waits and not self._unwrapper.settled:
             self.unsettled += 1
             return None
-        # A jump of the numbering is not a loss; what the feed skipped is, and so is too long a silence to count through.
+        # A jump of the numbering is not a loss; what the feed skipped is, and so is a silence that is too long.
         skipped = self._unwrapper.missed - missed
         contiguous = skipped == 0 and self._unwrapper.restarts == restarts
         self.missed += skipped
