@@ -69,7 +69,9 @@ def test_a_client_gets_exactly_what_its_query_matches(sim, kind):
     assert client.peer.core.receiver.query == token_of(Query.parse(THIRD)), "parents are asked for what it needs"
     sent = sim.peers["I"].core.sender.statistics(sim.network.now)
     assert all(
-        Query.decode_untrusted(c.query).version == "1.0" for c in sim.peers["I"].core.sender.children.values() if c.query
+        Query.decode_untrusted(c.query).version == "1.0"
+        for c in sim.peers["I"].core.sender.children.values()
+        if c.query
     )
     assert sent.packets <= 40
 
