@@ -7,10 +7,11 @@ a socket or with `dcp.testing.Network` in virtual time. Payloads and queries are
 The specification is docs/dcp.md.
 """
 
+from dcp.bytestreams import receive_bytes, send_bytes
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.endpoint import Endpoint, Publisher, Subscription, open_endpoint
-from dcp.errors import DcpError, LinkClosed, MalformedDatagram, PayloadRefused, StreamClosed
+from dcp.errors import BytesLost, DcpError, LinkClosed, MalformedDatagram, PayloadRefused, StreamClosed
 from dcp.events import Gap, Packet, QuerySwitched, Started
 from dcp.handshake import Start
 from dcp.hub import Hub
@@ -18,6 +19,7 @@ from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 
 __all__ = [
     "EVERYTHING",
+    "BytesLost",
     "Config",
     "DcpError",
     "Endpoint",
@@ -37,4 +39,6 @@ __all__ = [
     "StreamClosed",
     "Subscription",
     "open_endpoint",
+    "receive_bytes",
+    "send_bytes",
 ]

@@ -26,6 +26,7 @@ from typing import Any
 import trio
 
 from dcp import events
+from dcp.child import Child
 from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
 from dcp.control import Reason, reason_name
@@ -110,25 +111,31 @@ class Publisher:
         self._since_checkpoint = 0
         await trio.lowlevel.checkpoint()
         if self._follow_fastest:
-            while self._lead() > self.machine.log.max_packets // 2:
+            while self._lead() > 0.5:
                 await self._endpoint.wait_turn()
 
-    def _lead(self) -> int:
-        """Packets in the log that even the fastest child has not acknowledged.
-
-        One that was here before the stream began counts from the start, confirmed or not: it has been promised all.
-        """
+    def _lead(self) -> float:
+        """The share of the log that even the fastest child has not acknowledged."""
         log = self.machine.log
-        acked = [
-            log.low if child.floor is None else child.acked
-            for child in self.machine.children.values()
-            if child.floor is not None or child.came_early
-        ]
-        return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
+        acked = [log.low if child.floor is None else child.acked for child in self._promised()]
+        return log.share_after(max(acked)) if acked else 0.0
+
+    def _promised(self) -> list[Child]:
+        """The children that count on what is sent now.
+
+        One that was here before the stream began counts, confirmed or not: it has been promised everything.
+        """
+        return [child for child in self.machine.children.values() if child.floor is not None or child.came_early]
 
     async def wait_children(self, count: int = 1) -> None:
         """Until so many children are there: the next packet goes to all of them."""
         while sum(link.is_there for link in self.machine.links.values()) < count:
+            await self._endpoint.wait_turn()
+
+    async def wait_delivered(self) -> None:
+        """Until every child that is there has acknowledged everything that was sent to it."""
+        log = self.machine.log
+        while any(child.acked < log.head for child in self._promised()):
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:
@@ -138,8 +145,9 @@ class Publisher:
 class Subscription:
     """The client's end of a stream: an async iterator of packets, gaps and the like. Get one from `Endpoint`."""
 
-    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck) -> None:
+    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck, *, ends: bool) -> None:
         self.machine = machine
+        self._ends = ends
         self.unreadable = 0
         """Packets whose envelope could not be opened here: handed over as gaps."""
         self._endpoint = endpoint
@@ -159,14 +167,16 @@ class Subscription:
             opened.extend(self._take(BATCH))
             if opened:
                 break
-            if self._closed:
+            if self._closed or self._is_over:
                 raise StopAsyncIteration
             await self._wait()
         return opened.popleft()
 
     async def receive_many(self, most: int = 1_024) -> list[Content]:
-        """Whatever is there, at most `most`, at least one: for programs that work in batches."""
+        """Whatever is there, at most `most`, at least one: for programs that work in batches. Empty at the end."""
         while not self._opened and not self.machine.has_events:
+            if self._is_over:
+                return []
             self._check_open()
             await self._wait()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -210,8 +220,13 @@ class Subscription:
             return Gap(an - 1, an)
 
     def wake(self) -> None:
-        if self.machine.has_events or self._closed or self.redial.is_hopeless:
+        if self.machine.has_events or self._closed or self._is_over or self.redial.is_hopeless:
             self._lot.unpark_all()
+
+    @property
+    def _is_over(self) -> bool:
+        """A sender has shut down and no other one is there: what there was of the stream is here."""
+        return self._ends and self.redial.has_shut_down and not any(p.up for p in self.machine.parents.values())
 
     def add_sender(self, address: Address, hello: bytes = b"") -> None:
         """One more sender, by its IP address and port, redialled for as long as it is wanted."""
@@ -306,8 +321,13 @@ class Endpoint:
         position: int | None = None,
         dictionary: bytes | None = None,
         stream_mode: bool = False,
+        ends: bool = False,
     ) -> Subscription:
-        """Be a client of `stream`, from every one of `senders` at once."""
+        """Be a client of `stream`, from every one of `senders` at once.
+
+        `ends`: the iteration ends when a sender has shut down and no other one is left. Without it, senders that went
+        away are dialled again for as long as the endpoint is open.
+        """
         compressor = Compressor("zstd" if dictionary else "none", dictionary=dictionary)
         envelopes = EnvelopeCheck(compressor.unpack_untrusted, remember=True)
         machine = self.hub.subscribe(
@@ -318,7 +338,7 @@ class Endpoint:
             stream_mode=stream_mode,
             accepts=None if stream_mode else envelopes,
         )
-        return self._subscription(machine, senders, envelopes)
+        return self._subscription(machine, senders, envelopes, ends=ends)
 
     def relay(
         self,
@@ -328,16 +348,21 @@ class Endpoint:
         policy: QueryPolicy | None = None,
         query: bytes = EVERYTHING,
         capacity: int = 64,
+        stream_mode: bool = False,
     ) -> tuple[Subscription, Publisher]:
-        """Be a router of `stream`: what comes from `senders` goes on to whoever joins. Nothing needs to be iterated."""
+        """Be a router of `stream`: what comes from `senders` is passed on to children. Nothing needs to be iterated."""
         envelopes = EnvelopeCheck(Compressor().unpack_untrusted)
-        machine, sender = self.hub.relay(stream, policy=policy, query=query, accepts=envelopes)
+        machine, sender = self.hub.relay(
+            stream, policy=policy, query=query, stream_mode=stream_mode, accepts=None if stream_mode else envelopes
+        )
         publisher = Publisher(self, sender, Compressor(), capacity=capacity, follow_fastest=False)
         self._publishers[stream] = publisher
-        return self._subscription(machine, senders, envelopes), publisher
+        return self._subscription(machine, senders, envelopes, ends=False), publisher
 
-    def _subscription(self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck) -> Subscription:
-        subscription = Subscription(self, machine, envelopes)
+    def _subscription(
+        self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck, *, ends: bool
+    ) -> Subscription:
+        subscription = Subscription(self, machine, envelopes, ends=ends)
         self._subscriptions[machine.stream] = subscription
         for address in senders:
             subscription.add_sender(address)

@@ -27,6 +27,15 @@ class EnvelopeUnknown(PayloadRefused):
     """Not broken, but nothing that this peer can open: of a later version, or packed with a dictionary it lacks."""
 
 
+class BytesLost(DcpError):
+    """Some bytes of a byte stream can't be had from any sender: those in (after, until]."""
+
+    def __init__(self, after: int, until: int) -> None:
+        super().__init__(f"bytes {after + 1} to {until} of the stream can't be had from any sender")
+        self.after = after
+        self.until = until
+
+
 class LinkClosed(DcpError):
     """The stream has ended for this receiver: every sender has closed or refused it, with the reasons given."""
 

@@ -60,6 +60,14 @@ def mask_of(query: bytes) -> int:
     return ALL if query == EVERYTHING else query[0]
 
 
+DAMAGE = b"!"
+"""What follows the class of a packet in a damaged copy."""
+
+
+def accepts(an: int, payload: bytes) -> bool:
+    return not payload.endswith(DAMAGE)
+
+
 def policy() -> PredicatePolicy:
     return PredicatePolicy(
         matches=lambda query, payload: bool(mask_of(query) >> payload[0] & 1),
@@ -106,6 +114,8 @@ class Client:
                 raise BrokenPromise(f"{self.name} REPEAT {event.an} at {self.position}")
             if self.feed.class_of.get(event.an) != event.payload[0]:
                 raise BrokenPromise(f"{self.name} WRONG packet {event.an} at {self.position}")
+            if not accepts(*event):
+                raise BrokenPromise(f"{self.name} DAMAGED packet {event.an} at {self.position}")
             if not self.query >> event.payload[0] & 1:
                 raise BrokenPromise(f"{self.name} UNWANTED {event.an} class {event.payload[0]} query {self.query:04b}")
             self._nothing_between(self.position, event.an - 1, event)
@@ -205,9 +215,9 @@ class Node:
                 sender.publish_hole(self.last_published)  # rule S5: all up to it is a hole now
         elif self.kind == "router":
             query = rng.choice([1, 3]) if self.dynamic else ALL
-            self.receiver, _ = self.hub.relay(STREAM, policy=policy(), query=token(query))
+            self.receiver, _ = self.hub.relay(STREAM, policy=policy(), query=token(query), accepts=accepts)
         else:
-            self.receiver = self.hub.subscribe(STREAM, query=token(self.query), start=self.start)
+            self.receiver = self.hub.subscribe(STREAM, query=token(self.query), start=self.start, accepts=accepts)
         self.campaign.net.add(self.address, self.hub)
         if self.receiver is not None:
             self.campaign.net.after(0.01, self.tend, self.hub)
@@ -265,8 +275,11 @@ class Node:
 
 
 class Campaign:
-    def __init__(self, seed: int, *, faults: Faults | None = None, duration: float = 6.0) -> None:
+    def __init__(self, seed: int, *, faults: Faults | None = None, duration: float = 6.0, damaged: float = 0.0) -> None:
+        """`damaged`: the share of packets of which one of the two roots has a bad copy."""
         self.seed = seed
+        self.damaged = damaged
+        self._damage = random.Random(seed)
         rng = self.rng = random.Random(seed)
         self.faults = faults or Faults.random(rng)
         self.duration = duration
@@ -330,7 +343,8 @@ class Campaign:
             for client in self.clients.values():
                 client.check_complete()
         except Exception as error:
-            error.add_note(f"seed {self.seed}: repeat with Campaign({self.seed}).run(); faults {self.faults}")
+            again = f"Campaign({self.seed}, damaged={self.damaged}).run()"
+            error.add_note(f"seed {self.seed}: repeat with {again}; faults {self.faults}")
             raise
         return self
 
@@ -387,7 +401,10 @@ class Campaign:
         if not sender.log.started:
             sender.publish_hole(an - 1)
             contiguous = True
-        sender.publish(bytes((kind,)), an=an, contiguous=contiguous)
+        payload = bytes((kind,))
+        if self._damage.random() < self.damaged and (an % 2 == 0) == (name == "R1"):
+            payload += DAMAGE
+        sender.publish(payload, an=an, contiguous=contiguous)
         node.last_published = an
         net.pump(node.address)
 
