@@ -48,7 +48,8 @@ from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, Link, Request
 from peer.mesh.machine import Mesh
 from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
-from peer.mesh.selection import SelectionPolicy
+from peer.mesh.placement.moves import Placement
+from peer.mesh.placement.neighbourhood import LinkQuality
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.role import Role
 from xmlswitch import Query
@@ -76,7 +77,7 @@ class PeerCore:
         *,
         rng: random.Random,
         policy: XPathPolicy | None = None,
-        selection: SelectionPolicy | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
         self.policy = policy or XPathPolicy()
@@ -110,14 +111,14 @@ class PeerCore:
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
-        self.mesh = self._new_mesh(peer_id, rng, selection)
+        self.mesh = self._new_mesh(peer_id, rng, placement)
         self._up: dict[int, Link] = {}  # dcp's link id -> the mesh's link
         self._down: dict[int, Link] = {}
         self._dcp_of: dict[Link, int] = {}
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self._rng = rng
-        self._selection = selection
+        self._placement = placement
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
@@ -125,12 +126,12 @@ class PeerCore:
         self.disconnected: str | None = None
         """Why this peer gave up its parents, until `rejoin`."""
 
-    def _new_mesh(self, peer_id: PeerId, rng: random.Random, selection: SelectionPolicy | None) -> Mesh:
+    def _new_mesh(self, peer_id: PeerId, rng: random.Random, placement: Placement | None) -> Mesh:
         return Mesh(
             peer_id,
             self.config.mesh,
             rng=random.Random(rng.getrandbits(64)),
-            policy=selection,
+            placement=placement,
             observer=self,
             admits=self._admits,
             carries=self._carries,
@@ -184,7 +185,7 @@ class PeerCore:
         self.disconnected = None
         if self._flow.rung:
             self._want(self._ladder[0], now)
-        self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._selection)
+        self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._placement)
         self._flow = JoinExperiments(self.config.flow, len(self._ladder), self._rng)
         self.start(now=now)
 
@@ -279,6 +280,20 @@ class PeerCore:
     def wanted(self) -> bytes | None:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
         return None if self.client is None else self.client.token
+
+    def qualities(self, now: float) -> dict[Link, LinkQuality]:
+        """What dcp measured on the links to parents and children (`LinkObserver`)."""
+        measured: dict[Link, LinkQuality] = {}
+        if self.receiver is not None:
+            for up in self.receiver.statistics(now).links:
+                if (link := self._up.get(up.link)) is not None:
+                    first_share = min(1.0, up.first_copies / up.expected) if up.expected else None
+                    measured[link] = LinkQuality(round_trip=up.round_trip, loss=up.loss, first_share=first_share)
+        if self.sender is not None:
+            for down in self.sender.statistics(now).links:
+                if (link := self._down.get(down.link)) is not None:
+                    measured[link] = LinkQuality(round_trip=down.round_trip)
+        return measured
 
     def dcp_link(self, link: Link) -> int | None:
         """dcp's number for a link of the mesh."""

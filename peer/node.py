@@ -36,7 +36,7 @@ from peer.listeners import Listeners
 from peer.mesh import events as meshevents
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
-from peer.options import HostPort, PeerOptions, default_listen, selection_policy
+from peer.options import HostPort, PeerOptions, default_listen, placement_named
 from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
@@ -82,7 +82,7 @@ class Peer:
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._compressor, clock=time.perf_counter),
-            selection=selection_policy(options.selection),
+            placement=placement_named(options.selection),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None

@@ -1,7 +1,7 @@
 """Peers that might be parents: the warm cache from which a repair starts at once.
 
 It is fed by the directory (signed records), by referrals in refusals and by Children answers (hearsay), and by our own
-experience (refusals, time-outs, measured round trips). It decides nothing: choosing is `selection.py`.
+experience (refusals, time-outs, measured round trips). It decides nothing: choosing is `placement`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Theory of operation. Inputs are what happened on links (`receive_join`, `link_op
 clock (`handle_timeout`), the directory's answers (`add_candidates`) and the owner's commands (`start_root`, `start`,
 `leave`). After each input the owner runs `take_effects()` in order, drains `next_event()`, and calls again no later
 than `next_timeout()`. Nothing here is decided twice: levels by `levels.py`, states by the table of `membership.py`,
-silence by `liveness.py`, who may come in by `admission.py`, whom to ask by `seeking.py` with a policy of
-`selection.py`; this file lets them meet.
+silence by `liveness.py`, who may come in by `admission.py`, when to ask for parents by `seeking.py`, whom to ask, give
+up or send away by a `placement`; this file lets them meet.
 
 A repair is not a procedure but a difference: whenever sound parents and pending joins together are fewer than wanted,
 joins are sent. Suspicion, loss, a parent that says it will leave and a parent that is no longer fed all make the same
@@ -15,7 +15,7 @@ difference. So races need no cases: an answer that comes too late finds the diff
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
 from peer.mesh import messages
@@ -49,9 +49,10 @@ from peer.mesh.liveness import slept
 from peer.mesh.membership import SEEKING, Input, Membership, MembershipError
 from peer.mesh.messages import ROOT_RESILIENCE, UNPLACED, Address, CloseReason, MalformedMessage, PeerId, RefuseReason
 from peer.mesh.parents import Parent, ParentTable, PendingJoin
+from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.seeking import Seeking
-from peer.mesh.selection import ScoredSelection, SelectionPolicy
 from peer.mesh.state import Standing
+from peer.mesh.surroundings import NoObserver, Surroundings
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
@@ -60,30 +61,14 @@ if TYPE_CHECKING:
 
     from peer.mesh.candidates import CandidateRecord
     from peer.mesh.config import MeshConfig
+    from peer.mesh.placement.moves import Placement
+    from peer.mesh.surroundings import LinkObserver
 
 COLD_RETRY = 1.0
 """Seconds until an orphan that found nobody at any level looks again whether a cold restart would help."""
 MAX_QUESTIONS_PER_SECOND = 40.0
 """Children(Q) that are answered; each is compared with every child's query. A peer that walks asks one per refusal."""
 NEVER = float("inf")
-
-
-class LinkObserver(Protocol):
-    """What dcp knows of a link by itself; asked only when a silence is being judged, never a packet."""
-
-    def heard_at(self, link: Link) -> float | None:
-        """When anything valid last came on the link, or None if nothing did."""
-
-    def wanted(self) -> bytes | None:
-        """What the client here asks for, as it goes to parents; None when there is no client."""
-
-
-class _NoObserver:
-    def heard_at(self, link: Link) -> float | None:
-        return None
-
-    def wanted(self) -> bytes | None:
-        return None
 
 
 class Mesh:
@@ -95,7 +80,7 @@ class Mesh:
         config: MeshConfig,
         *,
         rng: Random,
-        policy: SelectionPolicy | None = None,
+        placement: Placement | None = None,
         rules: LevelRules | None = None,
         observer: LinkObserver | None = None,
         admits: Callable[[Address], bool] = lambda address: True,
@@ -114,13 +99,24 @@ class Mesh:
         self._own = own
         self.parents = ParentTable(config)
         self.children = ChildTable(config)
-        self._seeking = Seeking(
-            own, self.parents, self.children, policy=policy or ScoredSelection(), coverage=coverage, query=query
+        self.candidates = CandidateCache(peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime)
+        self.pending: dict[Link, PendingJoin] = {}
+        self._observer = observer or NoObserver()
+        tables = self.parents, self.children, self.candidates, self.pending
+        self._surroundings = Surroundings(own, *tables, observer=self._observer, coverage=coverage)
+        self._placement = placement or ScoredPlacement()
+        self._seeking = Seeking(own, *tables, placement=self._placement, surroundings=self._surroundings, query=query)
+        self._admission = Admission(
+            own,
+            self.parents,
+            self.children,
+            placement=self._placement,
+            surroundings=self._surroundings,
+            admits=admits,
+            carries=carries,
         )
-        self._admission = Admission(own, self.parents, self.children, admits=admits, carries=carries)
         self._questions = HostBuckets(MAX_QUESTIONS_PER_SECOND, MAX_QUESTIONS_PER_SECOND / 2)
         self._publishing = Publishing(own)
-        self._observer = observer or _NoObserver()
         self._covers = covers
         self._now = float("-inf")
         self._probes = 0
@@ -193,21 +189,20 @@ class Mesh:
             own.counters["malformed"] += 1
             own.effects.append(RefuseLink(request, RefuseReason.MALFORMED, b""))
             return
-        reason = self._admission.why_refuse(join, address, query=query, rooted=self.is_rooted, now=now)
-        if reason is not None:
-            own.counters[f"refused_{reason.name.lower()}"] += 1
-            helps = reason in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
+        judged = self._admission.judge(join, address, query=query, rooted=self.is_rooted, now=now)
+        if isinstance(judged, RefuseReason):
+            own.counters[f"refused_{judged.name.lower()}"] += 1
+            helps = judged in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
             referrals = self.children.referrals(join, own.rng) if helps else ()
-            own.effects.append(RefuseLink(request, reason, messages.encode_refuse(messages.Refuse(referrals))))
+            own.effects.append(RefuseLink(request, judged, messages.encode_refuse(messages.Refuse(referrals))))
             return
         link = own.new_link()
-        first = self._admission.to_close_first(join, address)
         self.children.add(link, join, address, query=query, now=now)  # before the other goes: never empty in between
         own.version += 1
         own.counters["accepted"] += 1
-        if first is not None:
-            own.counters[first[1].name.lower()] += 1
-            self._lose_child(first[0], first[1], now)
+        if judged.closes is not None:
+            own.counters[judged.reason.name.lower()] += 1
+            self._lose_child(judged.closes, judged.reason, now)
         accept = messages.Accept(own.level, self.hops, self.resilience, self._feed(now))
         own.effects.append(AcceptLink(request, link, messages.encode_accept(accept)))
         own.events.append(ChildGained(link, join.peer_id, address, query))
@@ -245,7 +240,7 @@ class Mesh:
         own.events.append(ParentGained(link, join.peer_id, join.address, accept.level))
         own.timers.set_earlier(Timer.REPORT, now + own.config.report_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
-        if join.is_replacement and len(self.parents.sound()) > own.config.parents_wanted:
+        if join.replaces is not None and len(self.parents.sound()) > own.config.parents_wanted:
             own.counters["moved_nearer"] += 1
             own.timers.set(Timer.PRUNE, now)
         self._publishing.touch(now)
@@ -376,14 +371,6 @@ class Mesh:
         return self._own.counters
 
     @property
-    def pending(self) -> dict[Link, PendingJoin]:
-        return self._seeking.pending
-
-    @property
-    def candidates(self) -> CandidateCache:
-        return self._seeking.candidates
-
-    @property
     def hops(self) -> int:
         return 0 if self._own.is_root else self.parents.hops()
 
@@ -418,7 +405,7 @@ class Mesh:
             return CloseReason.LEVEL, AVOIDANCE[RefuseReason.LEVEL]
         if own.config.requires_resilient_parents and accept.resilience < own.config.parents_wanted:
             return CloseReason.EXCESS, AVOIDANCE[RefuseReason.QUERY_NOT_CARRIED]
-        enough = not join.is_replacement and len(self.parents.sound()) >= own.config.parents_wanted
+        enough = join.replaces is None and len(self.parents.sound()) >= own.config.parents_wanted
         if enough or join.peer_id in self.parents.peer_ids():
             return CloseReason.EXCESS, 0.0
         return None
@@ -603,22 +590,19 @@ class Mesh:
         """Down to n, only while n sound ones remain."""
         wanted = self.config.parents_wanted
         while len(self.parents) > wanted <= len(self.parents.sound()):
-            useless = [p for p in self.parents.links.values() if p.is_leaving or not (p.is_fed or p.is_suspect)]
-            if not useless and len(self.parents.sound()) == wanted:
-                return  # the rest are suspects: silence decides about them
-            surplus = useless[0] if useless else self.parents.worst()
+            move = self._placement.surplus(self._surroundings.at(now))
+            parent = None if move is None else self.parents.links.get(move.parent)
+            if parent is None:
+                return
             self._own.counters["pruned"] += 1
-            self._lose_parent(surplus, CloseReason.EXCESS, now)
+            self._lose_parent(parent, CloseReason.EXCESS, now)
 
     def _on_replace(self, now: float) -> None:
-        """Make before break: a parent nearer to a root is joined first, then the farthest is given up."""
+        """STEADY, with nothing pending: the moment to look for a better place."""
         own = self._own
         own.timers.set(Timer.REPLACE, now + own.jittered(own.config.replace_interval))
-        if own.state is not Membership.STEADY or self.pending:
-            return
-        candidate = self._seeking.choose(now, max_hops=self.parents.worst().hops - own.config.replace_gain)
-        if candidate is not None and candidate.free > 0:
-            self._seeking.join(candidate, now, is_replacement=True)
+        if own.state is Membership.STEADY and not self.pending:
+            self._seeking.improve(now)
 
     def _on_lookup(self, now: float) -> None:
         self._seeking.look_up(now)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peer.mesh.candidates import network_prefix
 from peer.mesh.liveness import RootFeed, RootMemory, Verdict, resilience, verdict
 from peer.mesh.messages import MAX_HOPS, MAX_PEERS_IN_ANSWER, UNFED, Accept, Address, Beat, Feed, PeerAt, PeerId
 
@@ -29,7 +28,8 @@ class PendingJoin:
     address: Address
     sent_at: float
     deadline_at: float
-    is_replacement: bool
+    replaces: Link | None
+    """The parent for which a better one was found; None when a parent was missing."""
 
 
 @dataclass(slots=True)
@@ -102,12 +102,6 @@ class ParentTable:
     def peer_ids(self) -> set[PeerId]:
         return {p.peer_id for p in self.links.values()}
 
-    def hosts(self) -> frozenset[str]:
-        return frozenset(p.address[0] for p in self.links.values())
-
-    def prefixes(self) -> frozenset[str]:
-        return frozenset(network_prefix(p.address[0]) for p in self.links.values())
-
     def hops(self) -> int:
         """One more than the farthest sound parent: what all but the last of them dying would leave us with."""
         among = self.sound() or list(self.links.values())
@@ -120,10 +114,6 @@ class ParentTable:
         """The proof to pass down: that of the sound parent whose root beat is youngest."""
         best = max((p for p in self.links.values() if p.is_sound), key=lambda p: p.feed.origin_at, default=None)
         return best.feed.told(now) if best is not None else UNFED
-
-    def worst(self) -> Parent:
-        """Whom to give up when there are too many sound ones: the farthest, the youngest among equals."""
-        return max(self.sound(), key=lambda p: (p.hops, p.since, p.link))
 
     def hear(self, parent: Parent, beat: Beat, now: float) -> bool:
         """Take a beat; says whether the parent's soundness, hops or resilience may have changed."""

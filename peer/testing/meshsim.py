@@ -42,7 +42,7 @@ from peer.testing.violations import MeshViolation
 
 if TYPE_CHECKING:
     from peer.mesh.levels import LevelRules
-    from peer.mesh.selection import SelectionPolicy
+    from peer.mesh.placement.moves import Placement
 
 MAX_HELD = 200
 """Datagrams that a frozen peer's socket holds; the rest are lost, as in a kernel."""
@@ -102,7 +102,7 @@ class MeshSimulation:
         network: NetworkModel | None = None,
         stale_share: float = 0.2,
         rules: Callable[[MeshConfig], LevelRules] | None = None,
-        policy: Callable[[], SelectionPolicy] | None = None,
+        placement: Callable[[], Placement] | None = None,
         fresh_nonces: bool = True,
         is_checked: bool = True,
         walks_up: bool = True,
@@ -123,7 +123,7 @@ class MeshSimulation:
         self.peers: list[SimPeer] = []
         self.measures = Measures()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self._rules, self._policy, self._fresh_nonces = rules, policy, fresh_nonces
+        self._rules, self._placement, self._fresh_nonces = rules, placement, fresh_nonces
         self._is_checked = is_checked
         self._walks_up = walks_up
         self._max_cold_depth = max_cold_depth
@@ -168,7 +168,7 @@ class MeshSimulation:
             config,
             rng=Random(self.rng.getrandbits(64)),
             rules=self._rules(config) if self._rules else None,
-            policy=self._policy() if self._policy else None,
+            placement=self._placement() if self._placement else None,
         )
         links = SimLinks(
             index,
