@@ -28,7 +28,7 @@ from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
-from peer.directory import candidate_of, grant_of
+from peer.directory import candidate_of, grant_of, query_of
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
@@ -387,15 +387,15 @@ class Peer:
             wanted = self._lookup_wanted
             if wanted is None:
                 continue
-            below = None if wanted.below_level >= 0xFFFF_FFFF else wanted.below_level
+            query = query_of(wanted)
             began, ended = time.perf_counter(), "unavailable"
             try:
-                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, below_level=below)])
+                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
                 await self._meet_somebody(directory)
                 began = time.perf_counter()
                 roots = await directory.roots(stream)
                 self._found(roots)
-                others = await directory.candidates(stream, below_level=below, limit=64, repair=wanted.for_repair)
+                others = await directory.candidates(stream, query)
                 self._found(others)
                 ended = "found" if roots or others else "nothing"
             except OwnerError as error:

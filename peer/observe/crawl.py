@@ -121,10 +121,14 @@ class Crawler:
 
     async def look(self, stream: str) -> MeshView:
         """One look at the whole mesh. DirectoryUnavailable, StreamOwnerChanged."""
+        from dht import CandidateQuery
+
         assert self.directory is not None
         view = MeshView(stream, {})
         queue: list[PeerView] = []
-        for record in [*await self.directory.roots(stream), *await self.directory.candidates(stream, repair=True)]:
+        roots = await self.directory.roots(stream)
+        others = await self.directory.candidates(stream, CandidateQuery(repair=True))
+        for record in [*roots, *others]:
             self._meet(view, queue, bytes(record.peer_id), record.addresses[0])
             _note_record(view.peers[bytes(record.peer_id)], record)
         while queue:

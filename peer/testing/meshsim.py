@@ -374,10 +374,7 @@ class MeshSimulation:
             )
             self.directory.publish(record, self.now)
         elif self._is_awake(index, life):
-            found = self.directory.lookup(
-                below=effect.below_level, for_repair=effect.for_repair, count=effect.count, now=self.now
-            )
-            peer.mesh.add_candidates(found, now=self.now)
+            peer.mesh.add_candidates(self.directory.lookup(effect, self.now), now=self.now)
             self._after(peer)
 
     # What happened
