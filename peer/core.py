@@ -45,7 +45,7 @@ from peer.flow import (
 )
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
-from peer.mesh.events import Inquiry, Link, Request
+from peer.mesh.events import Inquiry, JoinTicket, LinkId
 from peer.mesh.machine import Mesh
 from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
 from peer.mesh.placement.moves import Placement
@@ -112,9 +112,9 @@ class PeerCore:
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
         self.mesh = self._new_mesh(peer_id, rng, placement)
-        self._up: dict[int, Link] = {}  # dcp's link id -> the mesh's link
-        self._down: dict[int, Link] = {}
-        self._dcp_of: dict[Link, int] = {}
+        self._up: dict[int, LinkId] = {}  # dcp's link id -> the mesh's link
+        self._down: dict[int, LinkId] = {}
+        self._dcp_of: dict[LinkId, int] = {}
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self._rng = rng
@@ -266,7 +266,7 @@ class PeerCore:
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
-    def heard_at(self, link: Link) -> float | None:
+    def heard_at(self, link: LinkId) -> float | None:
         """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
         number = self._dcp_of.get(link)
         if number is None:
@@ -281,9 +281,9 @@ class PeerCore:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
         return None if self.client is None else self.client.token
 
-    def qualities(self, now: float) -> dict[Link, LinkQuality]:
+    def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
         """What dcp measured on the links to parents and children (`LinkObserver`)."""
-        measured: dict[Link, LinkQuality] = {}
+        measured: dict[LinkId, LinkQuality] = {}
         if self.receiver is not None:
             for up in self.receiver.statistics(now).links:
                 if (link := self._up.get(up.link)) is not None:
@@ -295,11 +295,11 @@ class PeerCore:
                     measured[link] = LinkQuality(round_trip=down.round_trip)
         return measured
 
-    def dcp_link(self, link: Link) -> int | None:
+    def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""
         return self._dcp_of.get(link)
 
-    def cut_off(self, link: Link) -> int:
+    def cut_off(self, link: LinkId) -> int:
         """Packets that passed to a child unmatched, because its query would have taken too long."""
         child = self.sender.children.get(self._dcp_of.get(link, 0)) if self.sender is not None else None
         slot = child.interest.slot if child is not None and child.interest is not None else None
@@ -366,15 +366,15 @@ class PeerCore:
                 number = self.hub.add_sender(stream, address, hello, now=now)
                 self._up[number] = link
                 self._dcp_of[link] = number
-            case meshevents.AcceptLink(request, link, reply):
-                accepted = self.hub.accept(stream, request, reply, now=now)
+            case meshevents.AcceptLink(ticket, link, reply):
+                accepted = self.hub.accept(stream, ticket, reply, now=now)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)
                 else:
                     self._down[accepted] = link
                     self._dcp_of[link] = accepted
-            case meshevents.RefuseLink(request, reason, body):
-                self.hub.refuse(stream, request, REASON_BASE + reason, body)
+            case meshevents.RefuseLink(ticket, reason, body):
+                self.hub.refuse(stream, ticket, REASON_BASE + reason, body)
             case meshevents.SendMessage(links, body):
                 for link in links:
                     self._send(link, body)
@@ -386,7 +386,7 @@ class PeerCore:
             case _:
                 self._events.append(effect)
 
-    def _send(self, link: Link, body: bytes) -> None:
+    def _send(self, link: LinkId, body: bytes) -> None:
         number = self._dcp_of.get(link)
         if number is None:
             return
@@ -395,7 +395,7 @@ class PeerCore:
         elif self.sender is not None:
             self.sender.send_message(number, body)
 
-    def _close(self, link: Link, reason: int) -> None:
+    def _close(self, link: LinkId, reason: int) -> None:
         number = self._dcp_of.pop(link, None)
         if number is None:
             return
@@ -408,7 +408,7 @@ class PeerCore:
         mesh = self.mesh
         match event:
             case dcp_events.OpeningReceived(_, ticket, address, query, hello):
-                mesh.receive_join(Request(ticket), address[:2], hello, now=now, query=query)
+                mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
             case dcp_events.LinkOpened(_, number, _, reply):
                 if (link := self._up.get(number)) is not None:
                     mesh.link_opened(link, reply, now=now)
@@ -452,13 +452,13 @@ class PeerCore:
             case dcp_events.ChildOpened():
                 pass
 
-    def _forget(self, table: dict[int, Link], number: int) -> Link | None:
+    def _forget(self, table: dict[int, LinkId], number: int) -> LinkId | None:
         link = table.pop(number, None)
         if link is not None:
             self._dcp_of.pop(link, None)
         return link
 
-    def _refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+    def _refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         if reason == Reason.TIMED_OUT:
             self.mesh.open_timed_out(link, now=now)
         elif reason >= REASON_BASE:
@@ -466,7 +466,7 @@ class PeerCore:
         else:
             self.mesh.link_refused(link, _REFUSALS.get(reason, RefuseReason.POLICY), b"", now=now)
 
-    def _ended(self, link: Link, reason: int, now: float) -> None:
+    def _ended(self, link: LinkId, reason: int, now: float) -> None:
         if reason >= REASON_BASE:
             self.mesh.link_closed(link, reason - REASON_BASE, now=now)
         else:

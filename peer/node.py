@@ -34,9 +34,10 @@ from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
 from peer.mesh import events as meshevents
+from peer.mesh.hostport import HostPort
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
-from peer.options import HostPort, PeerOptions, default_listen, placement_named
+from peer.options import PeerOptions, default_listen, placement_named
 from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from peer.mesh.config import MAX_PARENTS
+from peer.mesh.hostport import HostPort
 from peer.optionspec import address, binding, file_bytes, option, path, whole
 from peer.role import Role
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from peer.flow import FlowConfig
     from peer.mesh.config import MeshConfig
     from peer.mesh.placement.moves import Placement
-
-HostPort = tuple[str, int]
 
 DEFAULT_CAPACITY = 6
 MAX_CAPACITY = 4_096

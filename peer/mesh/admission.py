@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
 from peer.mesh.children import Child, ChildTable
+from peer.mesh.hostport import HostPort
 from peer.mesh.membership import Membership
-from peer.mesh.messages import Address, CloseReason, Join, RefuseReason
+from peer.mesh.messages import CloseReason, Join, RefuseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peer.mesh.parents import ParentTable
     from peer.mesh.placement.moves import Placement
-    from peer.mesh.state import Standing
+    from peer.mesh.state import MeshState
     from peer.mesh.surroundings import Surroundings
 
 NOT_OPEN = frozenset({Membership.IDLE, Membership.LEAVING, Membership.LEFT})
@@ -32,22 +33,24 @@ class Admitted:
 class Admission:
     def __init__(
         self,
-        standing: Standing,
+        own: MeshState,
         parents: ParentTable,
         children: ChildTable,
         *,
         placement: Placement,
         surroundings: Surroundings,
-        admits: Callable[[Address], bool],
+        admits: Callable[[HostPort], bool],
         carries: Callable[[bytes], bool],
     ) -> None:
         self._placement, self._surroundings = placement, surroundings
-        self._own, self._parents, self._children = standing, parents, children
+        self._own, self._parents, self._children = own, parents, children
         self._admits, self._carries = admits, carries
-        rate = standing.config.max_joins_per_second
+        rate = own.config.max_joins_per_second
         self._limit = HostBuckets(rate, max(1.0, rate / 2))  # or one host could use up everybody's joins
 
-    def judge(self, join: Join, address: Address, *, query: bytes, rooted: bool, now: float) -> RefuseReason | Admitted:
+    def judge(
+        self, join: Join, address: HostPort, *, query: bytes, rooted: bool, now: float
+    ) -> RefuseReason | Admitted:
         """The first reason to refuse that applies, or what has to be done to accept."""
         own = self._own
         if own.state in NOT_OPEN:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
-from peer.mesh.messages import MAX_LEVEL, Address, PeerAt, PeerId, RefuseReason
+from peer.mesh.hostport import HostPort
+from peer.mesh.messages import MAX_LEVEL, PeerAt, PeerId, RefuseReason
 
 AVOIDANCE: dict[RefuseReason, float] = {
     RefuseReason.FULL: 2.0,  # about how long a record says the old number of free slots
@@ -42,7 +43,7 @@ class CandidateRecord:
     """A peer's own word about itself, from the directory."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
     hops: int
     load: float
@@ -64,7 +65,7 @@ class Candidate:
     """One peer in the cache; `hops`, `load` and the rest are guesses when it is known from hearsay only."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
     hops: int
     load: float

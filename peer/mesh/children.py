@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Address, Join, PeerAt, PeerId, Report
+from peer.mesh.hostport import HostPort
+from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Join, PeerAt, PeerId, Report
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
-    from peer.mesh.events import Link
+    from peer.mesh.events import LinkId
 
 NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class Child:
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     run: int
     number: int
     query: bytes
@@ -41,7 +42,7 @@ class Child:
 class ChildTable:
     def __init__(self, config: MeshConfig) -> None:
         self._config = config
-        self.links: dict[Link, Child] = {}
+        self.links: dict[LinkId, Child] = {}
 
     def __len__(self) -> int:
         return len(self.links)
@@ -68,7 +69,7 @@ class ChildTable:
     def peer_ids(self) -> set[PeerId]:
         return {c.peer_id for c in self.links.values()}
 
-    def of(self, peer_id: PeerId, address: Address) -> Child | None:
+    def of(self, peer_id: PeerId, address: HostPort) -> Child | None:
         """The link this very peer already has. Only with the same address, which dcp has proved: a peer id in a hello
         is a mere claim, and must not cut another's link."""
         for child in self.links.values():
@@ -76,7 +77,7 @@ class ChildTable:
                 return child
         return None
 
-    def add(self, link: Link, join: Join, address: Address, *, query: bytes, now: float) -> Child:
+    def add(self, link: LinkId, join: Join, address: HostPort, *, query: bytes, now: float) -> Child:
         child = Child(link, join.peer_id, address, join.run, join.number, query, heard_at=now)
         self.links[link] = child
         return child
@@ -85,7 +86,7 @@ class ChildTable:
         child.heard_at = now
         child.is_confirmed = True
 
-    def silent(self, now: float, heard_at: Callable[[Link], float | None]) -> tuple[list[Child], float]:
+    def silent(self, now: float, heard_at: Callable[[LinkId], float | None]) -> tuple[list[Child], float]:
         """Those whose slot is free again, and when to look next."""
         gone = []
         next_at = NEVER

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dcp.admission import HostBuckets
 from peer.mesh import messages
 from peer.mesh.admission import Admission
-from peer.mesh.advertising import Publishing
+from peer.mesh.advertising import Advertising
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
 from peer.mesh.children import Child, ChildTable
 from peer.mesh.events import (
@@ -32,26 +32,27 @@ from peer.mesh.events import (
     Effect,
     Event,
     Inquiry,
+    JoinTicket,
     Leaving,
     Left,
-    Link,
+    LinkId,
     ParentGained,
     ParentLost,
     ParentSuspected,
     RefuseLink,
-    Request,
     Restored,
     SendMessage,
     Thawed,
 )
+from peer.mesh.hostport import HostPort
 from peer.mesh.levels import ROOT_LEVEL, LevelRules
 from peer.mesh.liveness import slept
 from peer.mesh.membership import SEEKING, Input, Membership, MembershipError
-from peer.mesh.messages import ROOT_RESILIENCE, UNPLACED, Address, CloseReason, MalformedMessage, PeerId, RefuseReason
+from peer.mesh.messages import ROOT_RESILIENCE, UNPLACED, CloseReason, MalformedMessage, PeerId, RefuseReason
 from peer.mesh.parents import Parent, ParentTable, PendingJoin
 from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.seeking import Seeking
-from peer.mesh.state import Standing
+from peer.mesh.state import MeshState
 from peer.mesh.surroundings import NoObserver, Surroundings
 from peer.mesh.timers import Timer
 
@@ -83,7 +84,7 @@ class Mesh:
         placement: Placement | None = None,
         rules: LevelRules | None = None,
         observer: LinkObserver | None = None,
-        admits: Callable[[Address], bool] = lambda address: True,
+        admits: Callable[[HostPort], bool] = lambda address: True,
         carries: Callable[[bytes], bool] = lambda query: True,
         covers: Callable[[bytes, bytes], bool] = lambda wide, narrow: not wide or wide == narrow,
         coverage: Callable[[bytes], float] = lambda query: 1.0,
@@ -95,12 +96,12 @@ class Mesh:
         it. `covers(wide, narrow)`: for Children(Q), whose Q is a stranger's: it must be bounded and raise nothing.
         `coverage(query)`: the share of our own query in what a candidate carries. `query`: our own, for inquiries.
         """
-        own = Standing(peer_id, config, rules or LevelRules(config.level_step), rng)
+        own = MeshState(peer_id, config, rules or LevelRules(config.level_step), rng)
         self._own = own
         self.parents = ParentTable(config)
         self.children = ChildTable(config)
         self.candidates = CandidateCache(peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime)
-        self.pending: dict[Link, PendingJoin] = {}
+        self.pending: dict[LinkId, PendingJoin] = {}
         self._observer = observer or NoObserver()
         tables = self.parents, self.children, self.candidates, self.pending
         self._surroundings = Surroundings(own, *tables, observer=self._observer, coverage=coverage)
@@ -116,7 +117,7 @@ class Mesh:
             carries=carries,
         )
         self._questions = HostBuckets(MAX_QUESTIONS_PER_SECOND, MAX_QUESTIONS_PER_SECOND / 2)
-        self._publishing = Publishing(own)
+        self._advertising = Advertising(own)
         self._covers = covers
         self._now = float("-inf")
         self._probes = 0
@@ -129,7 +130,7 @@ class Mesh:
         self._enter(now)
         self._own.step(Input.START_ROOT)
         self._own.set_level(ROOT_LEVEL)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
     def start(self, *, now: float) -> None:
         """As a router, or with a capacity of 0 as a leaf."""
@@ -150,7 +151,7 @@ class Mesh:
         self._seeking.give_up()
         for timer in (Timer.SEEK, Timer.COLD, Timer.PRUNE, Timer.REPLACE, Timer.LOOKUP, Timer.PUBLISH):
             own.timers.stop(timer)
-        self._publishing.withdraw()
+        self._advertising.withdraw()
         own.events.append(Leaving(len(self.children)))
         if own.state is Membership.LEFT or not self.children:
             self._finish(now)
@@ -167,9 +168,9 @@ class Mesh:
     def carried_changed(self, *, now: float) -> None:
         """What the record says of our query is no longer so."""
         self._enter(now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
-    def drop_child(self, link: Link, reason: CloseReason, *, now: float) -> None:
+    def drop_child(self, link: LinkId, reason: CloseReason, *, now: float) -> None:
         """A child has come to want what it can't have here; it keeps its other parents, and finds another for us."""
         self._enter(now)
         child = self.children.links.get(link)
@@ -179,7 +180,9 @@ class Mesh:
 
     # Inputs from links
 
-    def receive_join(self, request: Request, address: Address, hello: bytes, *, now: float, query: bytes = b"") -> None:
+    def receive_join(
+        self, ticket: JoinTicket, address: HostPort, hello: bytes, *, now: float, query: bytes = b""
+    ) -> None:
         """Somebody opens a link to us; answered at once, with AcceptLink or RefuseLink."""
         self._enter(now)
         own = self._own
@@ -187,14 +190,14 @@ class Mesh:
             join = messages.decode_join_untrusted(hello)
         except MalformedMessage:
             own.counters["malformed"] += 1
-            own.effects.append(RefuseLink(request, RefuseReason.MALFORMED, b""))
+            own.effects.append(RefuseLink(ticket, RefuseReason.MALFORMED, b""))
             return
         judged = self._admission.judge(join, address, query=query, rooted=self.is_rooted, now=now)
         if isinstance(judged, RefuseReason):
             own.counters[f"refused_{judged.name.lower()}"] += 1
             helps = judged in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
             referrals = self.children.referrals(join, own.rng) if helps else ()
-            own.effects.append(RefuseLink(request, judged, messages.encode_refuse(messages.Refuse(referrals))))
+            own.effects.append(RefuseLink(ticket, judged, messages.encode_refuse(messages.Refuse(referrals))))
             return
         link = own.new_link()
         self.children.add(link, join, address, query=query, now=now)  # before the other goes: never empty in between
@@ -204,13 +207,13 @@ class Mesh:
             own.counters[judged.reason.name.lower()] += 1
             self._lose_child(judged.closes, judged.reason, now)
         accept = messages.Accept(own.level, self.hops, self.resilience, self._feed(now))
-        own.effects.append(AcceptLink(request, link, messages.encode_accept(accept)))
+        own.effects.append(AcceptLink(ticket, link, messages.encode_accept(accept)))
         own.events.append(ChildGained(link, join.peer_id, address, query))
         own.timers.set_earlier(Timer.BEAT, now + own.config.beat_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.confirm_timeout)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
-    def link_opened(self, link: Link, reply: bytes, *, now: float) -> None:
+    def link_opened(self, link: LinkId, reply: bytes, *, now: float) -> None:
         """Our join was accepted. Whether we still want it is decided now, not when it was sent."""
         self._enter(now)
         own = self._own
@@ -243,18 +246,18 @@ class Mesh:
         if join.replaces is not None and len(self.parents.sound()) > own.config.parents_wanted:
             own.counters["moved_nearer"] += 1
             own.timers.set(Timer.PRUNE, now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         self._review(now)
 
-    def link_refused(self, link: Link, reason: int, body: bytes, *, now: float) -> None:
+    def link_refused(self, link: LinkId, reason: int, body: bytes, *, now: float) -> None:
         self._enter(now)
         self._seeking.refused(link, reason, body, now)
 
-    def open_timed_out(self, link: Link, *, now: float) -> None:
+    def open_timed_out(self, link: LinkId, *, now: float) -> None:
         self._enter(now)
         self._seeking.unanswered(link, now)
 
-    def link_closed(self, link: Link, reason: int, *, now: float) -> None:
+    def link_closed(self, link: LinkId, reason: int, *, now: float) -> None:
         """The other end closed."""
         self._enter(now)
         try:
@@ -263,12 +266,12 @@ class Mesh:
             why = f"reason {reason}"
         self._link_ended(link, f"closed by it: {why}", now)
 
-    def link_reset(self, link: Link, *, now: float) -> None:
+    def link_reset(self, link: LinkId, *, now: float) -> None:
         """The other end does not know the link: it restarted, or dropped it while we slept."""
         self._enter(now)
         self._link_ended(link, "reset", now)
 
-    def receive_message(self, link: Link, body: bytes, *, now: float) -> None:
+    def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
         try:
             message = messages.decode_link_message_untrusted(body)
@@ -294,7 +297,7 @@ class Mesh:
 
     # Inquiries
 
-    def answer_inquiry(self, request: bytes, address: Address, *, now: float) -> bytes | None:
+    def answer_inquiry(self, request: bytes, address: HostPort, *, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
         try:
@@ -415,7 +418,7 @@ class Mesh:
             parent.told = self._own.rules.told(parent.told, beat.level)
             self._relevel()
         if self.parents.hear(parent, beat, now):
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._review(now)
 
     def _relevel(self) -> None:
@@ -432,7 +435,7 @@ class Mesh:
         if lower is not None and own.rules.may_fall(lower, told):
             own.set_level(lower)
 
-    def _link_ended(self, link: Link, reason: str, now: float) -> None:
+    def _link_ended(self, link: LinkId, reason: str, now: float) -> None:
         if self._seeking.unanswered(link, now):
             return
         if link in self.parents.links:
@@ -451,7 +454,7 @@ class Mesh:
             reason = reason.name.lower()
         own.events.append(ParentLost(parent.link, parent.peer_id, reason))
         self._seeking.candidates.failed(parent.peer_id, now=now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         self._relevel()
         self._seeking.soon(now)
         self._review(now)
@@ -468,7 +471,7 @@ class Mesh:
             if not self.children:
                 self._finish(now)
             return
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         if not self.children:
             self._review(now)
 
@@ -550,7 +553,7 @@ class Mesh:
         for parent in found.dead:
             self._lose_parent(parent, CloseReason.SILENT, now)
         if found.suspected or found.starved:
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._seeking.soon(now)
         self._review(now)
         next_at = min(joins_at, children_at, found.next_at)
@@ -580,7 +583,7 @@ class Mesh:
         own.version += 1
         self._seeking.give_up()
         own.set_level(UNPLACED)
-        self._publishing.withdraw()
+        self._advertising.withdraw()
         self._seeking.soon(now)
 
     def _on_seek(self, now: float) -> None:
@@ -609,7 +612,7 @@ class Mesh:
         self._own.timers.set(Timer.LOOKUP, now + self._own.jittered(self.config.lookup_interval))
 
     def _on_publish(self, now: float) -> None:
-        self._publishing.publish(
+        self._advertising.publish(
             self.status(), free=self.children.free, free_for_repair=self.children.room_for_repair, now=now
         )
 
@@ -655,12 +658,12 @@ class Mesh:
             self._seeking.look_up(now, below=own.rules.ceiling(own.level, has_children=bool(self.children)))
             self._seeking.soon(now)
             own.timers.set_earlier(Timer.WATCH, now)
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._review(now)
 
-    def _feed(self, now: float) -> messages.Feed:
+    def _feed(self, now: float) -> messages.RootProof:
         if self._own.is_root:
-            return messages.Feed(self._own.run, self._root_beat, 0)
+            return messages.RootProof(self._own.run, self._root_beat, 0)
         return self.parents.best_feed(now)
 
     def _report(self) -> messages.Report:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peer.mesh.candidates import AVOIDANCE, Candidate, CandidateCache
-from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, Link, OpenLink
+from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, LinkId, OpenLink
 from peer.mesh.membership import SEEKING, Membership
 from peer.mesh.messages import (
     ChildrenRequest,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from peer.mesh.children import ChildTable
     from peer.mesh.placement.moves import Placement
     from peer.mesh.placement.neighbourhood import Neighbourhood
-    from peer.mesh.state import Standing
+    from peer.mesh.state import MeshState
     from peer.mesh.surroundings import Surroundings
 
 LOOKUP_COUNT = 24
@@ -46,17 +46,17 @@ class Seeking:
 
     def __init__(
         self,
-        standing: Standing,
+        own: MeshState,
         parents: ParentTable,
         children: ChildTable,
         candidates: CandidateCache,
-        pending: dict[Link, PendingJoin],
+        pending: dict[LinkId, PendingJoin],
         *,
         placement: Placement,
         surroundings: Surroundings,
         query: bytes,
     ) -> None:
-        self._own, self._config = standing, standing.config
+        self._own, self._config = own, own.config
         self._parents, self._children = parents, children
         self._placement, self._surroundings, self._query = placement, surroundings, query
         self.candidates = candidates
@@ -147,7 +147,7 @@ class Seeking:
 
     # Joins
 
-    def _join(self, candidate: Candidate, now: float, *, replaces: Link | None = None) -> None:
+    def _join(self, candidate: Candidate, now: float, *, replaces: LinkId | None = None) -> None:
         own = self._own
         link = own.new_link()
         self._joins += 1
@@ -173,14 +173,14 @@ class Seeking:
         if replaces is None:
             own.timers.set_earlier(Timer.SEEK, now + self._config.hedge_after + 0.001)
 
-    def take_answered(self, link: Link, now: float) -> PendingJoin | None:
+    def take_answered(self, link: LinkId, now: float) -> PendingJoin | None:
         """The join that this answer belongs to, if it still counts."""
         join = self.pending.pop(link, None)
         if join is not None:
             self.candidates.answered(join.peer_id, round_trip=now - join.sent_at, now=now)
         return join
 
-    def refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+    def refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         join = self.take_answered(link, now)
         if join is None:
             return
@@ -204,13 +204,13 @@ class Seeking:
             own.effects.append(Inquire(inquiry, join.address, encode_request(ChildrenRequest(self._query))))
         self._failed(join, now)
 
-    def decline(self, link: Link, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
+    def decline(self, link: LinkId, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
         """An Accept that we do not take."""
         self._own.close(link, reason)
         self.candidates.avoid(join.peer_id, until=now + avoid)
         self._failed(join, now)
 
-    def unanswered(self, link: Link, now: float) -> bool:
+    def unanswered(self, link: LinkId, now: float) -> bool:
         """An opening that ended without an answer; says whether it was one."""
         join = self.pending.pop(link, None)
         if join is None:

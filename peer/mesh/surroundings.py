@@ -11,35 +11,35 @@ if TYPE_CHECKING:
 
     from peer.mesh.candidates import CandidateCache
     from peer.mesh.children import ChildTable
-    from peer.mesh.events import Link
+    from peer.mesh.events import LinkId
     from peer.mesh.parents import ParentTable, PendingJoin
     from peer.mesh.placement.neighbourhood import LinkQuality
-    from peer.mesh.state import Standing
+    from peer.mesh.state import MeshState
 
 
 class LinkObserver(Protocol):
     """What the owner knows about links and the machine does not; asked when something is decided, never per packet."""
 
-    def heard_at(self, link: Link) -> float | None:
+    def heard_at(self, link: LinkId) -> float | None:
         """When anything valid last came on the link, or None if nothing did."""
 
     def wanted(self) -> bytes | None:
         """What the client here asks for, as it goes to parents; None when there is no client."""
 
-    def qualities(self, now: float) -> Mapping[Link, LinkQuality]:
+    def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         """What was measured on the links."""
 
 
 class NoObserver:
     """For a machine whose owner knows nothing more, as in simulations of the mesh alone."""
 
-    def heard_at(self, link: Link) -> float | None:
+    def heard_at(self, link: LinkId) -> float | None:
         return None
 
     def wanted(self) -> bytes | None:
         return None
 
-    def qualities(self, now: float) -> Mapping[Link, LinkQuality]:
+    def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         return {}
 
 
@@ -48,11 +48,11 @@ class Surroundings:
 
     def __init__(
         self,
-        own: Standing,
+        own: MeshState,
         parents: ParentTable,
         children: ChildTable,
         candidates: CandidateCache,
-        pending: Mapping[Link, PendingJoin],
+        pending: Mapping[LinkId, PendingJoin],
         *,
         observer: LinkObserver,
         coverage: Callable[[bytes], float],

@@ -32,9 +32,10 @@ from peer.mesh.events import (
     Thawed,
     WithdrawRecord,
 )
+from peer.mesh.hostport import HostPort
 from peer.mesh.machine import Mesh
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.messages import Address, PeerId
+from peer.mesh.messages import PeerId
 from peer.testing.directory import SimDirectory
 from peer.testing.network import NetworkModel, SimNetwork, VirtualClock
 from peer.testing.simlinks import SimLinks
@@ -57,7 +58,7 @@ class SimPeer:
     is_root: bool
     config: MeshConfig
     peer_id: PeerId
-    address: Address
+    address: HostPort
     mesh: Mesh
     links: SimLinks
     born_at: float
@@ -127,7 +128,7 @@ class MeshSimulation:
         self._is_checked = is_checked
         self._walks_up = walks_up
         self._max_cold_depth = max_cold_depth
-        self._at: dict[Address, int] = {}
+        self._at: dict[HostPort, int] = {}
         self._named: dict[PeerId, int] = {}
 
     @property

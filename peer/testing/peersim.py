@@ -306,7 +306,7 @@ class PeerSimulation:
             if seconds >= 1.0 and times > seconds * MAX_TIMEOUTS_A_SECOND:
                 raise PromiseBroken(f"{self._by_address[address].name}: {times} timer turns in {seconds:.1f} s")
 
-    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.Link, Uplink, bool]]:
+    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.LinkId, Uplink, bool]]:
         """Every link that a live child believes in, and whether its parent holds it too."""
         by_id = {peer.core.mesh.peer_id: peer for peer in self.peers.values() if peer.alive}
         for child in by_id.values():
@@ -319,7 +319,7 @@ class PeerSimulation:
                     held = other is not None and self.is_held_by_both(child, parent.link, other)
                     yield child, parent.link, uplink, held
 
-    def is_held_by_both(self, child: SimPeer, link: meshevents.Link, parent: SimPeer) -> bool:
+    def is_held_by_both(self, child: SimPeer, link: meshevents.LinkId, parent: SimPeer) -> bool:
         uplink_id = child.core.dcp_link(link)
         if uplink_id is None or child.core.receiver is None or parent.core.sender is None:
             return False

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from peer.mesh.messages import Address, Join, PeerId, RefuseReason
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import Join, PeerId, RefuseReason
     from peer.mesh.placement.neighbourhood import CandidateView, Neighbourhood, ParentView
 
 
@@ -45,7 +46,7 @@ class ChoosingPlacement(ABC):
             return None  # the rest are suspects: silence decides about them
         return Drop(_farthest(sound).link)
 
-    def room(self, around: Neighbourhood, join: Join, address: Address) -> Evict | None:
+    def room(self, around: Neighbourhood, join: Join, address: HostPort) -> Evict | None:
         child = child_to_move(around, join, address)
         return Evict(child.link, join.peer_id) if child is not None else None
 

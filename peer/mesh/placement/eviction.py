@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from dcp.admission import network_of
 
 if TYPE_CHECKING:
-    from peer.mesh.messages import Address, Join
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import Join
     from peer.mesh.placement.neighbourhood import ChildView, Neighbourhood
 
 
-def child_to_move(around: Neighbourhood, join: Join, address: Address) -> ChildView | None:
+def child_to_move(around: Neighbourhood, join: Join, address: HostPort) -> ChildView | None:
     """A child of a host that has more than its share, or for a repair one that finds a new place more easily."""
     child = crowding(around, address)
     if child is None and around.config.makes_room and join.has_children:
@@ -24,7 +25,7 @@ def _slots_by_host(around: Neighbourhood) -> Counter[bytes]:
     return Counter(network_of(child.address[0]) for child in around.children)
 
 
-def movable(around: Neighbourhood, join: Join, address: Address) -> ChildView | None:
+def movable(around: Neighbourhood, join: Join, address: HostPort) -> ChildView | None:
     """The child to move for the sake of a repair.
 
     Only a child that keeps more parents than the joiner has, and that finds a new place more easily: one without
@@ -48,7 +49,7 @@ def movable(around: Neighbourhood, join: Join, address: Address) -> ChildView | 
     return max(able, key=lambda c: (c.is_childless, c.report.level if c.report else 0, c.link), default=None)
 
 
-def crowding(around: Neighbourhood, address: Address) -> ChildView | None:
+def crowding(around: Neighbourhood, address: HostPort) -> ChildView | None:
     """The newest child of the host that holds most slots, if that is more than one host's share and more than the
     newcomer's host would have. So a host that opens many links competes with itself.
     """

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from random import Random
 
-    from peer.mesh.events import Link
-    from peer.mesh.messages import Address, Join, PeerId, RefuseReason
+    from peer.mesh.events import LinkId
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import Join, PeerId, RefuseReason
     from peer.mesh.placement.neighbourhood import Neighbourhood
 
 
@@ -24,7 +25,7 @@ class Ask:
 class Replace:
     """Ask this candidate first; once it is a parent, `Placement.surplus` says which one goes."""
 
-    parent: Link
+    parent: LinkId
     candidate: PeerId
 
 
@@ -32,14 +33,14 @@ class Replace:
 class Drop:
     """Give up this parent."""
 
-    parent: Link
+    parent: LinkId
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
     """Send this child elsewhere so that a joiner gets its slot."""
 
-    child: Link
+    child: LinkId
     for_join: PeerId
 
 
@@ -62,7 +63,7 @@ class Placement(Protocol):
     def surplus(self, around: Neighbourhood) -> Drop | None:
         """More parents than wanted, and enough sound ones: the one to give up, or None to wait."""
 
-    def room(self, around: Neighbourhood, join: Join, address: Address) -> Evict | None:
+    def room(self, around: Neighbourhood, join: Join, address: HostPort) -> Evict | None:
         """Every slot is taken: the child that has to give up its own for this join, or None to refuse."""
 
     def after_refusal(self, peer: PeerId, reason: RefuseReason) -> AskChildren | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
-    from peer.mesh.events import Link
-    from peer.mesh.messages import Address, PeerId, Report
+    from peer.mesh.events import LinkId
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import PeerId, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,11 @@ class LinkQuality:
 
 class ParentView(Protocol):
     @property
-    def link(self) -> Link: ...
+    def link(self) -> LinkId: ...
     @property
     def peer_id(self) -> PeerId: ...
     @property
-    def address(self) -> Address: ...
+    def address(self) -> HostPort: ...
     @property
     def told(self) -> int: ...
     @property
@@ -58,11 +59,11 @@ class ParentView(Protocol):
 
 class ChildView(Protocol):
     @property
-    def link(self) -> Link: ...
+    def link(self) -> LinkId: ...
     @property
     def peer_id(self) -> PeerId: ...
     @property
-    def address(self) -> Address: ...
+    def address(self) -> HostPort: ...
     @property
     def query(self) -> bytes: ...
     @property
@@ -75,7 +76,7 @@ class CandidateView(Protocol):
     @property
     def peer_id(self) -> PeerId: ...
     @property
-    def address(self) -> Address: ...
+    def address(self) -> HostPort: ...
     @property
     def host(self) -> str: ...
     @property
@@ -120,7 +121,7 @@ class Neighbourhood:
     """The same, but avoided because they did not answer some time ago: for when there is nobody else."""
     coverage: Callable[[bytes], float] = lambda query: 1.0
     """Share of our query that a candidate carries, from its record's `query`, 0.0 to 1.0."""
-    qualities: Callable[[], Mapping[Link, LinkQuality]] = dict
+    qualities: Callable[[], Mapping[LinkId, LinkQuality]] = dict
     """What was measured, by link; links without measurements are missing. A call takes a snapshot."""
 
     @property

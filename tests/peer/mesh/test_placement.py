@@ -10,7 +10,7 @@ import pytest
 from peer.mesh.candidates import CandidateCache, CandidateRecord
 from peer.mesh.children import Child
 from peer.mesh.config import MeshConfig
-from peer.mesh.events import Link
+from peer.mesh.events import LinkId
 from peer.mesh.liveness import RootFeed, RootMemory
 from peer.mesh.messages import UNPLACED, CloseReason, Join, PeerAt, PeerId, RefuseReason, Report
 from peer.mesh.parents import Parent
@@ -39,12 +39,12 @@ def cache_of(*records: CandidateRecord) -> CandidateCache:
 
 def parent(number: int, *, hops: int = 0, host: str = "10.1.1.1", **changes) -> Parent:
     values = {"since": 0.0, "heard_at": 0.0, "feed": RootFeed(RootMemory(0.1)), "is_fed": True}
-    return Parent(Link(number), PeerId(b"p%d" % number), (host, 1), 0, hops, 2, **(values | changes))
+    return Parent(LinkId(number), PeerId(b"p%d" % number), (host, 1), 0, hops, 2, **(values | changes))
 
 
 def child(number: int, *, host: str, children: int = 0, parents: int = 2, level: int = 9_000) -> Child:
     report = Report(level, 3, 2, False, parents, children, 1, 1)
-    return Child(Link(number), PeerId(b"c%d" % number), (host, 1), 1, 1, b"", 0.0, report=report)
+    return Child(LinkId(number), PeerId(b"c%d" % number), (host, 1), 1, 1, b"", 0.0, report=report)
 
 
 def around(cache: CandidateCache | None = None, *, now: float = 1.0, **changes) -> Neighbourhood:
@@ -139,7 +139,7 @@ def test_a_better_parent_is_nearer_to_the_root_and_has_room():
     parents = (parent(1, hops=1), parent(2, hops=4))
     placement, rng = ScoredPlacement(), Random(1)
     near = around(cache_of(record("near", hops=3)), parents=parents)
-    assert placement.better(near, rng) == Replace(Link(2), PeerId(b"near"))
+    assert placement.better(near, rng) == Replace(LinkId(2), PeerId(b"near"))
     assert placement.better(around(cache_of(record("far", hops=4)), parents=parents), rng) is None
     assert placement.better(around(cache_of(record("full", hops=0, free=0)), parents=parents), rng) is None
 
@@ -155,9 +155,9 @@ def test_the_silent_are_asked_only_when_there_is_nobody_else():
 def test_useless_parents_go_first_then_the_farthest_and_suspects_stay():
     placement = ScoredPlacement()
     sound = (parent(1), parent(2, hops=3), parent(3))
-    assert placement.surplus(around(parents=sound)) == Drop(Link(2))
-    assert placement.surplus(around(parents=(*sound, parent(4, is_leaving=True)))) == Drop(Link(4))
-    assert placement.surplus(around(parents=(*sound, parent(4, is_fed=False)))) == Drop(Link(4))
+    assert placement.surplus(around(parents=sound)) == Drop(LinkId(2))
+    assert placement.surplus(around(parents=(*sound, parent(4, is_leaving=True)))) == Drop(LinkId(4))
+    assert placement.surplus(around(parents=(*sound, parent(4, is_fed=False)))) == Drop(LinkId(4))
     suspect = parent(4, is_fed=False, is_suspect=True)
     assert placement.surplus(around(parents=(*sound[:2], suspect))) is None
 
@@ -167,11 +167,11 @@ def test_room_is_made_at_the_cost_of_a_childless_child_of_another_host():
     children = (child(1, host="10.1.1.1", children=2), child(2, host="10.2.2.2"), child(3, host="10.3.3.3", parents=1))
     view = around(children=children)
     placement = ScoredPlacement()
-    assert placement.room(view, join, ("10.4.4.4", 1)) == Evict(Link(2), join.peer_id)
+    assert placement.room(view, join, ("10.4.4.4", 1)) == Evict(LinkId(2), join.peer_id)
     assert placement.room(view, replace(join, has_children=False), ("10.4.4.4", 1)) is None
     crowd = tuple(child(number, host="10.1.1.1") for number in range(1, 7))
     assert placement.room(around(children=crowd), replace(join, has_children=False), ("10.4.4.4", 1)) == Evict(
-        Link(6), join.peer_id
+        LinkId(6), join.peer_id
     )
 
 
@@ -182,7 +182,7 @@ class Reckless(ScoredPlacement):
         return Ask(PeerId(b"above"))
 
     def surplus(self, around):
-        return Drop(Link(99))
+        return Drop(LinkId(99))
 
 
 def test_a_move_that_no_candidate_stands_behind_is_vetoed():
