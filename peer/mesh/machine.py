@@ -4,8 +4,8 @@ Theory of operation. Inputs are what happened on links (`receive_join`, `link_op
 clock (`handle_timeout`), the directory's answers (`add_candidates`) and the owner's commands (`start_root`, `start`,
 `leave`). After each input the owner runs `take_effects()` in order, drains `next_event()`, and calls again no later
 than `next_timeout()`. Nothing here is decided twice: levels by `levels.py`, states by the table of `membership.py`,
-silence by `liveness.py`, who may come in by `admission.py`, whom to ask by `seeking.py` with a policy of
-`selection.py`; this file lets them meet.
+silence by `liveness.py`, who may come in by `admission.py`, when to ask for parents by `seeking.py`, whom to ask, give
+up or send away by a `placement`; this file lets them meet.
 
 A repair is not a procedure but a difference: whenever sound parents and pending joins together are fewer than wanted,
 joins are sent. Suspicion, loss, a parent that says it will leave and a parent that is no longer fed all make the same
@@ -15,12 +15,12 @@ difference. So races need no cases: an answer that comes too late finds the diff
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
 from peer.mesh import messages
 from peer.mesh.admission import Admission
-from peer.mesh.advertising import Publishing
+from peer.mesh.advertising import Advertising
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
 from peer.mesh.children import Child, ChildTable
 from peer.mesh.events import (
@@ -32,26 +32,28 @@ from peer.mesh.events import (
     Effect,
     Event,
     Inquiry,
+    JoinTicket,
     Leaving,
     Left,
-    Link,
+    LinkId,
     ParentGained,
     ParentLost,
     ParentSuspected,
     RefuseLink,
-    Request,
     Restored,
     SendMessage,
     Thawed,
 )
+from peer.mesh.hostport import HostPort
 from peer.mesh.levels import ROOT_LEVEL, LevelRules
 from peer.mesh.liveness import slept
 from peer.mesh.membership import SEEKING, Input, Membership, MembershipError
-from peer.mesh.messages import ROOT_RESILIENCE, UNPLACED, Address, CloseReason, MalformedMessage, PeerId, RefuseReason
+from peer.mesh.messages import ROOT_RESILIENCE, UNPLACED, CloseReason, MalformedMessage, PeerId, RefuseReason
 from peer.mesh.parents import Parent, ParentTable, PendingJoin
+from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.seeking import Seeking
-from peer.mesh.selection import ScoredSelection, SelectionPolicy
-from peer.mesh.state import Standing
+from peer.mesh.state import MeshState
+from peer.mesh.surroundings import NoObserver, Surroundings
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
@@ -60,30 +62,14 @@ if TYPE_CHECKING:
 
     from peer.mesh.candidates import CandidateRecord
     from peer.mesh.config import MeshConfig
+    from peer.mesh.placement.moves import Placement
+    from peer.mesh.surroundings import LinkObserver
 
 COLD_RETRY = 1.0
 """Seconds until an orphan that found nobody at any level looks again whether a cold restart would help."""
 MAX_QUESTIONS_PER_SECOND = 40.0
 """Children(Q) that are answered; each is compared with every child's query. A peer that walks asks one per refusal."""
 NEVER = float("inf")
-
-
-class LinkObserver(Protocol):
-    """What dcp knows of a link by itself; asked only when a silence is being judged, never a packet."""
-
-    def heard_at(self, link: Link) -> float | None:
-        """When anything valid last came on the link, or None if nothing did."""
-
-    def wanted(self) -> bytes | None:
-        """What the client here asks for, as it goes to parents; None when there is no client."""
-
-
-class _NoObserver:
-    def heard_at(self, link: Link) -> float | None:
-        return None
-
-    def wanted(self) -> bytes | None:
-        return None
 
 
 class Mesh:
@@ -95,10 +81,10 @@ class Mesh:
         config: MeshConfig,
         *,
         rng: Random,
-        policy: SelectionPolicy | None = None,
+        placement: Placement | None = None,
         rules: LevelRules | None = None,
         observer: LinkObserver | None = None,
-        admits: Callable[[Address], bool] = lambda address: True,
+        admits: Callable[[HostPort], bool] = lambda address: True,
         carries: Callable[[bytes], bool] = lambda query: True,
         covers: Callable[[bytes, bytes], bool] = lambda wide, narrow: not wide or wide == narrow,
         coverage: Callable[[bytes], float] = lambda query: 1.0,
@@ -110,17 +96,28 @@ class Mesh:
         it. `covers(wide, narrow)`: for Children(Q), whose Q is a stranger's: it must be bounded and raise nothing.
         `coverage(query)`: the share of our own query in what a candidate carries. `query`: our own, for inquiries.
         """
-        own = Standing(peer_id, config, rules or LevelRules(config.level_step), rng)
+        own = MeshState(peer_id, config, rules or LevelRules(config.level_step), rng)
         self._own = own
         self.parents = ParentTable(config)
         self.children = ChildTable(config)
-        self._seeking = Seeking(
-            own, self.parents, self.children, policy=policy or ScoredSelection(), coverage=coverage, query=query
+        self.candidates = CandidateCache(peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime)
+        self.pending: dict[LinkId, PendingJoin] = {}
+        self._observer = observer or NoObserver()
+        tables = self.parents, self.children, self.candidates, self.pending
+        self._surroundings = Surroundings(own, *tables, observer=self._observer, coverage=coverage)
+        self._placement = placement or ScoredPlacement()
+        self._seeking = Seeking(own, *tables, placement=self._placement, surroundings=self._surroundings, query=query)
+        self._admission = Admission(
+            own,
+            self.parents,
+            self.children,
+            placement=self._placement,
+            surroundings=self._surroundings,
+            admits=admits,
+            carries=carries,
         )
-        self._admission = Admission(own, self.parents, self.children, admits=admits, carries=carries)
         self._questions = HostBuckets(MAX_QUESTIONS_PER_SECOND, MAX_QUESTIONS_PER_SECOND / 2)
-        self._publishing = Publishing(own)
-        self._observer = observer or _NoObserver()
+        self._advertising = Advertising(own)
         self._covers = covers
         self._now = float("-inf")
         self._probes = 0
@@ -133,7 +130,7 @@ class Mesh:
         self._enter(now)
         self._own.step(Input.START_ROOT)
         self._own.set_level(ROOT_LEVEL)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
     def start(self, *, now: float) -> None:
         """As a router, or with a capacity of 0 as a leaf."""
@@ -154,7 +151,7 @@ class Mesh:
         self._seeking.give_up()
         for timer in (Timer.SEEK, Timer.COLD, Timer.PRUNE, Timer.REPLACE, Timer.LOOKUP, Timer.PUBLISH):
             own.timers.stop(timer)
-        self._publishing.withdraw()
+        self._advertising.withdraw()
         own.events.append(Leaving(len(self.children)))
         if own.state is Membership.LEFT or not self.children:
             self._finish(now)
@@ -171,9 +168,9 @@ class Mesh:
     def carried_changed(self, *, now: float) -> None:
         """What the record says of our query is no longer so."""
         self._enter(now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
-    def drop_child(self, link: Link, reason: CloseReason, *, now: float) -> None:
+    def drop_child(self, link: LinkId, reason: CloseReason, *, now: float) -> None:
         """A child has come to want what it can't have here; it keeps its other parents, and finds another for us."""
         self._enter(now)
         child = self.children.links.get(link)
@@ -183,7 +180,9 @@ class Mesh:
 
     # Inputs from links
 
-    def receive_join(self, request: Request, address: Address, hello: bytes, *, now: float, query: bytes = b"") -> None:
+    def receive_join(
+        self, ticket: JoinTicket, address: HostPort, hello: bytes, *, now: float, query: bytes = b""
+    ) -> None:
         """Somebody opens a link to us; answered at once, with AcceptLink or RefuseLink."""
         self._enter(now)
         own = self._own
@@ -191,31 +190,30 @@ class Mesh:
             join = messages.decode_join_untrusted(hello)
         except MalformedMessage:
             own.counters["malformed"] += 1
-            own.effects.append(RefuseLink(request, RefuseReason.MALFORMED, b""))
+            own.effects.append(RefuseLink(ticket, RefuseReason.MALFORMED, b""))
             return
-        reason = self._admission.why_refuse(join, address, query=query, rooted=self.is_rooted, now=now)
-        if reason is not None:
-            own.counters[f"refused_{reason.name.lower()}"] += 1
-            helps = reason in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
+        judged = self._admission.judge(join, address, query=query, rooted=self.is_rooted, now=now)
+        if isinstance(judged, RefuseReason):
+            own.counters[f"refused_{judged.name.lower()}"] += 1
+            helps = judged in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
             referrals = self.children.referrals(join, own.rng) if helps else ()
-            own.effects.append(RefuseLink(request, reason, messages.encode_refuse(messages.Refuse(referrals))))
+            own.effects.append(RefuseLink(ticket, judged, messages.encode_refuse(messages.Refuse(referrals))))
             return
         link = own.new_link()
-        first = self._admission.to_close_first(join, address)
         self.children.add(link, join, address, query=query, now=now)  # before the other goes: never empty in between
         own.version += 1
         own.counters["accepted"] += 1
-        if first is not None:
-            own.counters[first[1].name.lower()] += 1
-            self._lose_child(first[0], first[1], now)
+        if judged.closes is not None:
+            own.counters[judged.reason.name.lower()] += 1
+            self._lose_child(judged.closes, judged.reason, now)
         accept = messages.Accept(own.level, self.hops, self.resilience, self._feed(now))
-        own.effects.append(AcceptLink(request, link, messages.encode_accept(accept)))
+        own.effects.append(AcceptLink(ticket, link, messages.encode_accept(accept)))
         own.events.append(ChildGained(link, join.peer_id, address, query))
         own.timers.set_earlier(Timer.BEAT, now + own.config.beat_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.confirm_timeout)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
 
-    def link_opened(self, link: Link, reply: bytes, *, now: float) -> None:
+    def link_opened(self, link: LinkId, reply: bytes, *, now: float) -> None:
         """Our join was accepted. Whether we still want it is decided now, not when it was sent."""
         self._enter(now)
         own = self._own
@@ -245,21 +243,21 @@ class Mesh:
         own.events.append(ParentGained(link, join.peer_id, join.address, accept.level))
         own.timers.set_earlier(Timer.REPORT, now + own.config.report_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
-        if join.is_replacement and len(self.parents.sound()) > own.config.parents_wanted:
+        if join.replaces is not None and len(self.parents.sound()) > own.config.parents_wanted:
             own.counters["moved_nearer"] += 1
             own.timers.set(Timer.PRUNE, now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         self._review(now)
 
-    def link_refused(self, link: Link, reason: int, body: bytes, *, now: float) -> None:
+    def link_refused(self, link: LinkId, reason: int, body: bytes, *, now: float) -> None:
         self._enter(now)
         self._seeking.refused(link, reason, body, now)
 
-    def open_timed_out(self, link: Link, *, now: float) -> None:
+    def open_timed_out(self, link: LinkId, *, now: float) -> None:
         self._enter(now)
         self._seeking.unanswered(link, now)
 
-    def link_closed(self, link: Link, reason: int, *, now: float) -> None:
+    def link_closed(self, link: LinkId, reason: int, *, now: float) -> None:
         """The other end closed."""
         self._enter(now)
         try:
@@ -268,12 +266,12 @@ class Mesh:
             why = f"reason {reason}"
         self._link_ended(link, f"closed by it: {why}", now)
 
-    def link_reset(self, link: Link, *, now: float) -> None:
+    def link_reset(self, link: LinkId, *, now: float) -> None:
         """The other end does not know the link: it restarted, or dropped it while we slept."""
         self._enter(now)
         self._link_ended(link, "reset", now)
 
-    def receive_message(self, link: Link, body: bytes, *, now: float) -> None:
+    def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
         try:
             message = messages.decode_link_message_untrusted(body)
@@ -299,7 +297,7 @@ class Mesh:
 
     # Inquiries
 
-    def answer_inquiry(self, request: bytes, address: Address, *, now: float) -> bytes | None:
+    def answer_inquiry(self, request: bytes, address: HostPort, *, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
         try:
@@ -376,14 +374,6 @@ class Mesh:
         return self._own.counters
 
     @property
-    def pending(self) -> dict[Link, PendingJoin]:
-        return self._seeking.pending
-
-    @property
-    def candidates(self) -> CandidateCache:
-        return self._seeking.candidates
-
-    @property
     def hops(self) -> int:
         return 0 if self._own.is_root else self.parents.hops()
 
@@ -418,7 +408,7 @@ class Mesh:
             return CloseReason.LEVEL, AVOIDANCE[RefuseReason.LEVEL]
         if own.config.requires_resilient_parents and accept.resilience < own.config.parents_wanted:
             return CloseReason.EXCESS, AVOIDANCE[RefuseReason.QUERY_NOT_CARRIED]
-        enough = not join.is_replacement and len(self.parents.sound()) >= own.config.parents_wanted
+        enough = join.replaces is None and len(self.parents.sound()) >= own.config.parents_wanted
         if enough or join.peer_id in self.parents.peer_ids():
             return CloseReason.EXCESS, 0.0
         return None
@@ -428,7 +418,7 @@ class Mesh:
             parent.told = self._own.rules.told(parent.told, beat.level)
             self._relevel()
         if self.parents.hear(parent, beat, now):
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._review(now)
 
     def _relevel(self) -> None:
@@ -445,7 +435,7 @@ class Mesh:
         if lower is not None and own.rules.may_fall(lower, told):
             own.set_level(lower)
 
-    def _link_ended(self, link: Link, reason: str, now: float) -> None:
+    def _link_ended(self, link: LinkId, reason: str, now: float) -> None:
         if self._seeking.unanswered(link, now):
             return
         if link in self.parents.links:
@@ -464,7 +454,7 @@ class Mesh:
             reason = reason.name.lower()
         own.events.append(ParentLost(parent.link, parent.peer_id, reason))
         self._seeking.candidates.failed(parent.peer_id, now=now)
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         self._relevel()
         self._seeking.soon(now)
         self._review(now)
@@ -481,7 +471,7 @@ class Mesh:
             if not self.children:
                 self._finish(now)
             return
-        self._publishing.touch(now)
+        self._advertising.touch(now)
         if not self.children:
             self._review(now)
 
@@ -563,7 +553,7 @@ class Mesh:
         for parent in found.dead:
             self._lose_parent(parent, CloseReason.SILENT, now)
         if found.suspected or found.starved:
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._seeking.soon(now)
         self._review(now)
         next_at = min(joins_at, children_at, found.next_at)
@@ -593,7 +583,7 @@ class Mesh:
         own.version += 1
         self._seeking.give_up()
         own.set_level(UNPLACED)
-        self._publishing.withdraw()
+        self._advertising.withdraw()
         self._seeking.soon(now)
 
     def _on_seek(self, now: float) -> None:
@@ -603,29 +593,26 @@ class Mesh:
         """Down to n, only while n sound ones remain."""
         wanted = self.config.parents_wanted
         while len(self.parents) > wanted <= len(self.parents.sound()):
-            useless = [p for p in self.parents.links.values() if p.is_leaving or not (p.is_fed or p.is_suspect)]
-            if not useless and len(self.parents.sound()) == wanted:
-                return  # the rest are suspects: silence decides about them
-            surplus = useless[0] if useless else self.parents.worst()
+            move = self._placement.surplus(self._surroundings.at(now))
+            parent = None if move is None else self.parents.links.get(move.parent)
+            if parent is None:
+                return
             self._own.counters["pruned"] += 1
-            self._lose_parent(surplus, CloseReason.EXCESS, now)
+            self._lose_parent(parent, CloseReason.EXCESS, now)
 
     def _on_replace(self, now: float) -> None:
-        """Make before break: a parent nearer to a root is joined first, then the farthest is given up."""
+        """STEADY, with nothing pending: the moment to look for a better place."""
         own = self._own
         own.timers.set(Timer.REPLACE, now + own.jittered(own.config.replace_interval))
-        if own.state is not Membership.STEADY or self.pending:
-            return
-        candidate = self._seeking.choose(now, max_hops=self.parents.worst().hops - own.config.replace_gain)
-        if candidate is not None and candidate.free > 0:
-            self._seeking.join(candidate, now, is_replacement=True)
+        if own.state is Membership.STEADY and not self.pending:
+            self._seeking.improve(now)
 
     def _on_lookup(self, now: float) -> None:
         self._seeking.look_up(now)
         self._own.timers.set(Timer.LOOKUP, now + self._own.jittered(self.config.lookup_interval))
 
     def _on_publish(self, now: float) -> None:
-        self._publishing.publish(
+        self._advertising.publish(
             self.status(), free=self.children.free, free_for_repair=self.children.room_for_repair, now=now
         )
 
@@ -671,12 +658,12 @@ class Mesh:
             self._seeking.look_up(now, below=own.rules.ceiling(own.level, has_children=bool(self.children)))
             self._seeking.soon(now)
             own.timers.set_earlier(Timer.WATCH, now)
-            self._publishing.touch(now)
+            self._advertising.touch(now)
             self._review(now)
 
-    def _feed(self, now: float) -> messages.Feed:
+    def _feed(self, now: float) -> messages.RootProof:
         if self._own.is_root:
-            return messages.Feed(self._own.run, self._root_beat, 0)
+            return messages.RootProof(self._own.run, self._root_beat, 0)
         return self.parents.best_feed(now)
 
     def _report(self) -> messages.Report:

@@ -37,8 +37,9 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NewType
 
+from peer.mesh.hostport import HostPort
+
 PeerId = NewType("PeerId", bytes)
-Address = tuple[str, int]
 
 VERSION = 1
 UNPLACED = 0xFFFF_FFFF
@@ -113,12 +114,12 @@ class PeerAt:
     """A peer somebody may try as a parent: a referral, a child, a parent."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class RootProof:
     """Proof that a root lived: its `run` (random for each start), its beat counter, and how old that beat is here.
 
     The counter makes a loop of believers run dry (nobody can advance it but the root), the age bounds what a newcomer
@@ -130,7 +131,7 @@ class Feed:
     age_ms: int
 
 
-UNFED = Feed(0, 0, MAX_AGE_MS)
+UNFED = RootProof(0, 0, MAX_AGE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Accept:
     level: int
     hops: int
     resilience: int
-    feed: Feed
+    feed: RootProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class Beat:
     hops: int
     resilience: int
     is_leaving: bool
-    feed: Feed
+    feed: RootProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class Wanted:
 
 
 LinkMessage = Beat | Report | Probe | Echo
-Request = ChildrenRequest | ParentsRequest | StatusRequest | WantsRequest
+InquiryRequest = ChildrenRequest | ParentsRequest | StatusRequest | WantsRequest
 Answer = Peers | State | Wanted
 
 _HEAD = struct.Struct(">BB")
@@ -312,7 +313,7 @@ def encode_link_message(message: LinkMessage) -> bytes:
             return _NUMBER.pack(VERSION, MessageType.ECHO, number)
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: InquiryRequest) -> bytes:
     match request:
         case ChildrenRequest(query):
             if len(query) > MAX_QUERY_BYTES:
@@ -361,7 +362,7 @@ def _encode_peer_id(peer_id: PeerId) -> bytes:
     return bytes((len(peer_id),)) + peer_id
 
 
-def _encode_address(address: Address) -> bytes:
+def _encode_address(address: HostPort) -> bytes:
     host = ip_address(address[0])
     return bytes((host.version,)) + host.packed + _PORT.pack(address[1])
 
@@ -383,7 +384,7 @@ def decode_accept_untrusted(body: bytes) -> Accept:
     _expect(body, MessageType.ACCEPT)
     _, _, level, hops, resilience, run, beat, age_ms = _unpack(_ACCEPT, body)
     _expect_end(body, _ACCEPT.size)
-    return Accept(level, hops, resilience, Feed(run, beat, age_ms))
+    return Accept(level, hops, resilience, RootProof(run, beat, age_ms))
 
 
 def decode_refuse_untrusted(body: bytes) -> Refuse:
@@ -393,7 +394,7 @@ def decode_refuse_untrusted(body: bytes) -> Refuse:
 def decode_link_message_untrusted(body: bytes) -> LinkMessage:
     if len(body) == _BEAT.size and body[0] == VERSION and body[1] == MessageType.BEAT:  # ten a second a link: first
         _, _, flags, level, hops, resilience, run, beat, age_ms = _BEAT.unpack(body)
-        return Beat(level, hops, resilience, bool(flags & _LEAVING), Feed(run, beat, age_ms))
+        return Beat(level, hops, resilience, bool(flags & _LEAVING), RootProof(run, beat, age_ms))
     kind = _kind(body)
     if kind == MessageType.REPORT:
         _, _, flags, level, hops, resilience, parents, children, free, repair = _unpack(_REPORT, body)
@@ -413,7 +414,7 @@ _EMPTY_REQUESTS: dict[int, type[ParentsRequest] | type[StatusRequest] | type[Wan
 }
 
 
-def decode_request_untrusted(body: bytes) -> Request:
+def decode_request_untrusted(body: bytes) -> InquiryRequest:
     kind = _kind(body)
     if kind == MessageType.CHILDREN:
         _, _, size = _unpack(_QUERY, body)
@@ -498,7 +499,7 @@ def _decode_peers(body: bytes, kind: MessageType, limit: int) -> tuple[PeerAt, .
     return tuple(peers)
 
 
-def _decode_address(body: bytes, start: int) -> tuple[Address, int]:
+def _decode_address(body: bytes, start: int) -> tuple[HostPort, int]:
     size = _ADDRESS_BYTES.get(body[start])
     if size is None:
         raise MalformedMessage(f"address family {body[start]}")

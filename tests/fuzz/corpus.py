@@ -26,7 +26,7 @@ QUERIES = [
     "substring-before(translate(string(/a), 'abc', 'ABC'), concat('-', //b)) != ''",
 ]
 _PEER = m.PeerAt(m.PeerId(b"peer"), ("192.0.2.7", 4_600), 512)
-_FEED = m.Feed(7, 8, 9)
+_FEED = m.RootProof(7, 8, 9)
 
 
 def inputs_of(target: str) -> list[bytes]:

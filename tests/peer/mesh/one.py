@@ -7,7 +7,7 @@ from random import Random
 from peer.mesh import messages as m
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
-from peer.mesh.events import AcceptLink, CloseLink, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.events import AcceptLink, CloseLink, JoinTicket, OpenLink, RefuseLink, SendMessage
 from peer.mesh.machine import Mesh
 
 
@@ -71,7 +71,7 @@ class One:
         return seen
 
     def beat(self, link, *, level=0, hops=0, resilience=255, is_leaving=False, fed=True) -> list:
-        feed = m.Feed(7, self.beats, 0) if fed else m.UNFED
+        feed = m.RootProof(7, self.beats, 0) if fed else m.UNFED
         beat = m.Beat(level, hops, resilience, is_leaving, feed)
         self.mesh.receive_message(link, m.encode_link_message(beat), now=self.now)
         return self.drain()
@@ -84,7 +84,7 @@ class One:
 
     def accept(self, opening: OpenLink, *, level=0, hops=0, resilience=255, fed=True) -> list:
         self.beats += 1
-        reply = m.Accept(level, hops, resilience, m.Feed(7, self.beats, 0) if fed else m.UNFED)
+        reply = m.Accept(level, hops, resilience, m.RootProof(7, self.beats, 0) if fed else m.UNFED)
         self.mesh.link_opened(opening.link, m.encode_accept(reply), now=self.now)
         return self.drain()
 
@@ -110,7 +110,7 @@ class One:
         """A join comes in; returns AcceptLink or RefuseLink."""
         self.requests += 1
         hello = m.Join(named(name), run, number, level, 2, parents, parents, is_repair=False, has_children=has_children)
-        self.mesh.receive_join(Request(self.requests), (host, port), m.encode_join(hello), now=self.now, query=query)
+        self.mesh.receive_join(JoinTicket(self.requests), (host, port), m.encode_join(hello), now=self.now, query=query)
         answers = [e for e in self.drain() if isinstance(e, AcceptLink | RefuseLink)]
         assert len(answers) == 1
         return answers[0]

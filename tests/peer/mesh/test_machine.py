@@ -26,7 +26,7 @@ from peer.mesh.events import (
 )
 from peer.mesh.membership import Membership, MembershipError
 from peer.mesh.messages import CloseReason, RefuseReason
-from peer.mesh.selection import RootWalk
+from peer.mesh.placement.walk import WalkPlacement
 from tests.peer.mesh.one import One, named, record
 
 ASKER = ("10.6.6.6", 6_000)
@@ -74,7 +74,7 @@ def test_a_refusal_leads_to_those_it_refers_to():
 
 
 def test_the_walk_asks_a_refuser_for_its_children():
-    one = One(MeshConfig(parents_wanted=1), policy=RootWalk())
+    one = One(MeshConfig(parents_wanted=1), placement=WalkPlacement())
     (opening,) = one.offer(record("root"))
     one.mesh.link_refused(opening.link, RefuseReason.FULL, b"", now=one.now)
     (inquiry,) = [e for e in one.drain() if isinstance(e, Inquire)]

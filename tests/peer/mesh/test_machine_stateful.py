@@ -11,13 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from peer.mesh import messages as m
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
-from peer.mesh.events import AcceptLink, CloseLink, Inquire, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.events import AcceptLink, CloseLink, Inquire, JoinTicket, OpenLink, RefuseLink, SendMessage
 from peer.mesh.machine import Mesh
 from peer.mesh.membership import Membership
 
 names = st.integers(0, 11).map(lambda i: m.PeerId(b"peer%02d" % i))
 levels = st.sampled_from([0, 0, 100, 700, 1_500, 3_000, 6_000, m.MAX_LEVEL, m.UNPLACED])
-feeds = st.builds(m.Feed, st.integers(1, 3), st.integers(0, 1_000), st.sampled_from([0, 0, 0, 100, 5_000, 65_535]))
+feeds = st.builds(m.RootProof, st.integers(1, 3), st.integers(0, 1_000), st.sampled_from([0, 0, 0, 100, 5_000, 65_535]))
 small = st.integers(0, 255)
 
 
@@ -115,7 +115,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.mesh.handle_timeout(now=self.now)
             self.drain()
         self.beats += 1
-        reply = m.encode_accept(m.Accept(answer, 1, 2, m.Feed(1, self.beats, age)))
+        reply = m.encode_accept(m.Accept(answer, 1, 2, m.RootProof(1, self.beats, age)))
         for link in sorted(self.opening - before):
             if link in self.opening:
                 self.opening.discard(link)
@@ -128,7 +128,7 @@ class AnyOrder(RuleBasedStateMachine):
     def all_parents_beat(self):
         self.beats += 1
         for link, parent in list(self.mesh.parents.links.items()):
-            beat = m.Beat(parent.told, parent.hops, parent.resilience, False, m.Feed(1, self.beats, 0))
+            beat = m.Beat(parent.told, parent.hops, parent.resilience, False, m.RootProof(1, self.beats, 0))
             self.mesh.receive_message(link, m.encode_link_message(beat), now=self.now)
             self.drain()
 
@@ -137,7 +137,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.requests += 1
         hello = m.Join(name, 1, number, level, 2, parents, 1, flags, flags)
         self.mesh.receive_join(
-            Request(self.requests), (f"10.0.0.{name[-1]}", 4_000), m.encode_join(hello), now=self.now
+            JoinTicket(self.requests), (f"10.0.0.{name[-1]}", 4_000), m.encode_join(hello), now=self.now
         )
         self.drain()
 

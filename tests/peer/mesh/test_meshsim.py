@@ -11,7 +11,7 @@ import pytest
 from peer.mesh.config import MeshConfig
 from peer.mesh.levels import LevelRules
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.selection import RootWalk
+from peer.mesh.placement.walk import WalkPlacement
 from peer.testing import MeshSimulation, MeshViolation, NetworkModel
 from peer.testing.campaign import run_campaign
 
@@ -256,7 +256,7 @@ def test_a_mesh_of_different_n_with_clients_that_ask_for_resilient_parents():
 
 
 def test_the_paper_s_walk_builds_a_mesh_too_and_costs_more():
-    scored, walked = built(11, 80), built(11, 80, policy=RootWalk)
+    scored, walked = built(11, 80), built(11, 80, placement=WalkPlacement)
     assert max(walked.depths()) <= 8
     assert median(walked.measures.join_messages) > 1.5 * median(scored.measures.join_messages)
 

@@ -13,7 +13,7 @@ from peer.mesh import messages as m
 
 ID = m.PeerId(bytes(range(20)))
 OTHER = m.PeerId(b"\xaa" * 4)
-FEED = m.Feed(run=0x1122334455667788, beat=300, age_ms=250)
+FEED = m.RootProof(run=0x1122334455667788, beat=300, age_ms=250)
 
 GOLDEN = {
     "join": (
@@ -133,7 +133,7 @@ def test_the_longest_answer_fits_one_datagram():
 
 ids = st.binary(min_size=1, max_size=m.MAX_PEER_ID_BYTES).map(m.PeerId)
 u8, u16, u32, u64 = (st.integers(0, 2**bits - 1) for bits in (8, 16, 32, 64))
-feeds = st.builds(m.Feed, u64, u64, u16)
+feeds = st.builds(m.RootProof, u64, u64, u16)
 addresses = st.tuples(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(1, 65_535))
 peers = st.builds(m.PeerAt, ids, addresses, u32)
 
