@@ -24,8 +24,8 @@ CLASSES = 4
 ALL = (1 << CLASSES) - 1
 STREAM = "campaign"
 SETTLE = 3.0
-"""At most this long after the end. With a parent that is behind for good each hole costs `behind_patience`, once more for
-each router above: seed 1187 has four of them in a row."""
+"""At most this long after the end. With a parent that is behind for good each hole costs `behind_patience`, and again
+at each router above: seed 1187 has four of them in a row."""
 
 CONFIG = Config(
     max_log_packets=16,
