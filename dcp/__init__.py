@@ -1,6 +1,6 @@
 """The Diversity Control Protocol: one ordered packet stream from n senders, the first copy of each packet wins.
 
-For programs: `open_endpoint` under trio. For whoever builds on the pure machines: `Hub`, which has the five methods
+For programs: `open_endpoint` under trio. To build on the pure machines: `Hub`, which has the five methods
 (`receive_datagram`, `handle_timeout`, `datagrams_to_send`, `next_timeout`, `next_event`); drive it with `dcp.driver` on
 a socket or with `dcp.testing.Network` in virtual time. Payloads and queries are opaque here.
 

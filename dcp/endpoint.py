@@ -46,7 +46,7 @@ from dcp.sender import Sender
 from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics
 from dcp.udp import UdpSocket
 
-# Packets handed over between two checkpoints: a checkpoint costs ten times a packet.
+# Packets handed over between two checkpoints: a checkpoint costs ten times as much as a packet.
 BATCH = 256
 
 
@@ -61,7 +61,7 @@ class Publisher:
         self._endpoint = endpoint
         self._compressor = compressor
         self._follow_fastest = follow_fastest
-        # Who follows the fastest must look more often than a log is filled.
+        # To follow the fastest, look more often than the log is filled.
         self._batch = min(BATCH, max(1, machine.log.max_packets // 4)) if follow_fastest else BATCH
         self._since_checkpoint = 0
 
@@ -85,7 +85,7 @@ class Publisher:
     async def send_many(self, payloads: Iterable[bytes]) -> int:
         """Several packets at once, numbered one after the other; returns the last AN.
 
-        Who follows the fastest waits in between: a batch larger than the log would push itself out of it.
+        With `follow_fastest` it waits in between: a batch larger than the log would push itself out of it.
         """
         self._check_open()
         waiting = list(payloads)
@@ -102,7 +102,7 @@ class Publisher:
 
     def _check_open(self) -> None:
         if self.machine.closed:
-            raise trio.ClosedResourceError("this endpoint was closed: what is sent now would reach nobody")
+            raise trio.ClosedResourceError("this endpoint is closed: what is sent now would reach nobody")
 
     def _pack(self, payload: bytes) -> bytes:
         return payload if self.machine.kind is BYTES else self._compressor.pack(payload)
@@ -128,7 +128,7 @@ class Publisher:
         return [child for child in self.machine.children.values() if child.floor is not None or child.came_early]
 
     async def wait_children(self, count: int = 1) -> None:
-        """Until so many children are there: the next packet goes to all of them."""
+        """Until `count` children are there: the next packet goes to all of them."""
         while sum(link.is_there for link in self.machine.links.values()) < count:
             await self._endpoint.wait_turn()
 
@@ -193,7 +193,7 @@ class Subscription:
             items: list[Any] = self.machine.take_plain(most)  # mypy does not tell a bare tuple from a named one
             new = tuple.__new__
             taken = [
-                # A plain envelope, which is the rule, is opened here: a call a packet would cost more than the rest.
+                # A plain envelope, which is the rule, is opened here: a call per packet would cost more than the rest.
                 (new(Packet, (item[0], item[1][1:])) if item[1][:1] == PLAIN_MARK else self._unpack(*item))
                 if type(item) is tuple
                 else item
@@ -252,7 +252,7 @@ class Subscription:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise trio.ClosedResourceError("this subscription was closed")
+            raise trio.ClosedResourceError("this subscription is closed")
 
     def statistics(self) -> ReceiverStatistics:
         return self.machine.statistics(trio.current_time())
@@ -265,7 +265,7 @@ class Subscription:
         self._endpoint.driver.turn()
 
     def ended(self) -> None:
-        """There is no way any more for something to come: whoever waits is woken."""
+        """Nothing can come any more: wake the tasks that wait."""
         self._closed = True
         self.redial.forget_all()
         self._lot.unpark_all()
@@ -373,7 +373,7 @@ class Endpoint:
         if not self._closed:
             await self._turns.park()
         if self._closed:
-            raise trio.ClosedResourceError("this endpoint was closed")
+            raise trio.ClosedResourceError("this endpoint is closed")
 
     def statistics(self) -> HubStatistics:
         counts = self.hub.statistics()
@@ -445,7 +445,7 @@ async def open_endpoint(
     rng: random.Random | None = None,
     segmentation: bool = True,
 ) -> AsyncIterator[Endpoint]:
-    """Bind a UDP socket (loopback and any free port unless told otherwise) and run it until the block ends."""
+    """Bind a UDP socket (by default on loopback, any free port) and run it until the block ends."""
     udp = await UdpSocket.bind(address, segmentation=segmentation)
     # Nonces, link ids and cookie secrets come from here: the system's generator, unless a test gives its own.
     endpoint = Endpoint(udp, config or Config(), rng or random.SystemRandom())

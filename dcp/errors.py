@@ -12,7 +12,7 @@ class DcpError(Exception):
 
 
 class MalformedDatagram(DcpError):
-    """Bytes from the network that are no DCP packet. `reason` is a short, countable word."""
+    """Bytes from the network that are not a DCP packet. `reason` is a short, countable word."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

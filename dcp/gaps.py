@@ -1,9 +1,9 @@
-"""When is a missing stretch to be given up? A pure decision over what the parents have said.
+"""When to give up a missing stretch. A pure decision over what the parents have said.
 
-A gap is declared when every parent has a hole at our position, or can't be hoped for any longer: still joining, behind
-and not advancing, or claiming more and sending nothing useful, each for its own bounded time. A parent that is behind
-but advances is waited for, however slow it is. The gap ends at the *smallest* end of a hole: beyond it somebody may
-have something.
+A gap is declared when every parent has a hole at our position, or can no longer be expected to help: still joining,
+behind and not advancing, or claiming more and sending nothing useful, each for its own bounded time. A parent that is
+behind but advances is waited for, however slow it is. The gap ends at the *smallest* end of a hole: beyond it another
+parent may have something. A parent whose copy was refused (`acceptance`) has a hole there.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Intake:
         parent, _, _, until, _ = claim
         if (until > parent.reach or now > parent.reach_until) and not self.believes(parent, until, now, is_packet=True):
             return
-        parent.tell_position(until, now)
+        parent.report_head(until, now)
         if self._acceptance is None:
             self.take(claim, now)
         else:
@@ -145,7 +145,7 @@ class Intake:
         if sent_until is not None and head - sent_until > QUARTER:
             self.too_wide += 1
         elif self.believes(parent, head, now):
-            parent.tell_position(head, now)
+            parent.report_head(head, now)
             if sent_until is not None:
                 parent.heard_claim = True
                 if epoch == self.change.epoch and sent_until > parent.sent_until:
@@ -158,7 +158,7 @@ class Intake:
         assert self.position is not None
         parent.heard_claim = True
         if self.believes(parent, hole.end, now):
-            parent.tell_position(hole.end, now)
+            parent.report_head(hole.end, now)
             parent.add_hole(hole, self.position)
             self._owner.hole_heard(parent, now)
 
