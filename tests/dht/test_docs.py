@@ -22,15 +22,15 @@ def test_the_golden_bytes_are_the_tested_ones():
 def test_the_limits_are_the_codes():
     limits, config = StoreLimits(), NodeConfig()
     for said in (
-        f"records a key | {limits.max_records_per_key} |",
+        f"records per key | {limits.max_records_per_key} |",
         f"of one source per key | {limits.max_per_source_per_key} |",
-        f"handed on by other nodes, a key | {limits.max_handed_per_key} |",
-        f"keys a publisher | {limits.max_keys_per_publisher} |",
-        f"records in all | {limits.max_records:,} ",
-        f"{config.request_rate:.0f} requests a second and source (burst {config.request_burst:.0f}",
+        f"forwarded by other nodes, per key | {limits.max_handed_per_key} |",
+        f"keys per publisher | {limits.max_keys_per_publisher} |",
+        f"records in total | {limits.max_records:,} ",
+        f"{config.request_rate:.0f} requests per second and source (burst {config.request_burst:.0f}",
         f"{config.max_outstanding:,} requests outstanding",
         f"at most {config.max_lookup_queries} nodes, at most {config.max_per_source_in_lookup} of one source",
-        f"takes {config.max_per_source_in_bucket} of one source a bucket and {config.max_per_source_in_table} in all",
+        f"takes {config.max_per_source_in_bucket} of one source per bucket and {config.max_per_source_in_table} in total",
         f"above {config.max_datagram_bytes:,} bytes",
         f"{MAX_RECORD_BYTES} at most",
         f"Lifetime {config.record_lifetime:.0f} s",
