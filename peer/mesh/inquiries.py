@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
-from peer.mesh import messages
+from peer.mesh import encoding, messages
 from peer.mesh.messages import MalformedMessage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Inquiries:
     def answer(self, request: bytes, address: HostPort, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         try:
-            asked = messages.decode_request_untrusted(request)
+            asked = encoding.decode_request_untrusted(request)
         except MalformedMessage:
             self._own.counters["malformed"] += 1
             return None
@@ -50,10 +50,10 @@ class Inquiries:
                     self._own.counters["inquiries_refused"] += 1
                     return None
                 peers = self._children.answer(query, self._covers, self._own.rng)
-                return messages.encode_answer(messages.Peers(peers))
+                return encoding.encode_answer(messages.Peers(peers))
             case messages.ParentsRequest():
-                return messages.encode_answer(messages.Peers(self._parents.answer()))
+                return encoding.encode_answer(messages.Peers(self._parents.answer()))
             case messages.StatusRequest():
-                return messages.encode_answer(self._reporting.status())
+                return encoding.encode_answer(self._reporting.status())
             case messages.WantsRequest():
-                return messages.encode_answer(messages.Wanted(self._observer.wanted()))
+                return encoding.encode_answer(messages.Wanted(self._observer.wanted()))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from peer.mesh import messages
+from peer.mesh import encoding, messages
 from peer.mesh.admission import Admission
 from peer.mesh.advertising import Advertising
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
@@ -186,7 +186,7 @@ class Mesh:
         self._enter(now)
         own = self._own
         try:
-            join = messages.decode_join_untrusted(hello)
+            join = encoding.decode_join_untrusted(hello)
         except MalformedMessage:
             own.counters["malformed"] += 1
             own.effects.append(RefuseLink(ticket, RefuseReason.MALFORMED, b""))
@@ -196,7 +196,7 @@ class Mesh:
             own.counters[f"refused_{judged.name.lower()}"] += 1
             helps = judged in (RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS)
             referrals = self.children.referrals(join, own.rng) if helps else ()
-            own.effects.append(RefuseLink(ticket, judged, messages.encode_refuse(messages.Refuse(referrals))))
+            own.effects.append(RefuseLink(ticket, judged, encoding.encode_refuse(messages.Refuse(referrals))))
             return
         link = own.new_link()
         self.children.add(link, join, address, query=query, now=now)  # before the other goes: never empty in between
@@ -206,7 +206,7 @@ class Mesh:
             own.counters[judged.reason.name.lower()] += 1
             self._upkeep.lose_child(judged.closes, judged.reason, now)
         accept = messages.Accept(own.level, self.hops, self.resilience, self._reporting.proof(now))
-        own.effects.append(AcceptLink(ticket, link, messages.encode_accept(accept)))
+        own.effects.append(AcceptLink(ticket, link, encoding.encode_accept(accept)))
         own.events.append(ChildGained(link, join.peer_id, address, query))
         own.timers.set_earlier(Timer.BEAT, now + own.config.beat_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.confirm_timeout)
@@ -222,7 +222,7 @@ class Mesh:
             own.close(link, CloseReason.NOT_PENDING)
             return
         try:
-            accept = messages.decode_accept_untrusted(reply)
+            accept = encoding.decode_accept_untrusted(reply)
         except MalformedMessage:
             own.counters["malformed"] += 1
             self._seeking.decline(link, join, CloseReason.MALFORMED, AVOIDANCE[RefuseReason.MALFORMED], now)
@@ -273,7 +273,7 @@ class Mesh:
     def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
         try:
-            message = messages.decode_link_message_untrusted(body)
+            message = encoding.decode_link_message_untrusted(body)
         except MalformedMessage:
             self._own.counters["malformed"] += 1
             return
@@ -292,7 +292,7 @@ class Mesh:
             child.report = message
         elif isinstance(message, messages.Probe):
             echo = messages.Echo(message.number)
-            self._own.effects.append(SendMessage((link,), messages.encode_link_message(echo)))
+            self._own.effects.append(SendMessage((link,), encoding.encode_link_message(echo)))
 
     # Inquiries
 

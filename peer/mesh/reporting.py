@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peer.mesh import messages
+from peer.mesh import encoding, messages
 from peer.mesh.events import SendMessage
 from peer.mesh.membership import Membership
 from peer.mesh.messages import ROOT_RESILIENCE
@@ -71,7 +71,7 @@ class Reporting:
         )
 
     def send_report(self, *links: LinkId) -> None:
-        self._own.effects.append(SendMessage(links, messages.encode_link_message(self.report())))
+        self._own.effects.append(SendMessage(links, encoding.encode_link_message(self.report())))
 
     def on_beat_due(self, now: float) -> None:
         if self._children:
@@ -83,7 +83,7 @@ class Reporting:
             self._root_beat += 1
         leaving = own.state is Membership.LEAVING
         beat = messages.Beat(own.level, self.hops, self.resilience, leaving, self.proof(now))
-        own.effects.append(SendMessage(tuple(self._children.links), messages.encode_link_message(beat)))
+        own.effects.append(SendMessage(tuple(self._children.links), encoding.encode_link_message(beat)))
         own.timers.set(Timer.BEAT, now + own.config.beat_interval)
 
     def on_report_due(self, now: float) -> None:
@@ -98,4 +98,4 @@ class Reporting:
         for parent in self._parents.links.values():
             if parent.probe is not None:
                 probe = messages.Probe(parent.probe)
-                self._own.effects.append(SendMessage((parent.link,), messages.encode_link_message(probe)))
+                self._own.effects.append(SendMessage((parent.link,), encoding.encode_link_message(probe)))
