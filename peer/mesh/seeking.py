@@ -9,21 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peer.mesh.candidates import AVOIDANCE, Candidate, CandidateCache
+from peer.mesh.encoding import decode_answer_untrusted, decode_refuse_untrusted, encode_join, encode_request
 from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, LinkId, OpenLink
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.messages import (
-    ChildrenRequest,
-    CloseReason,
-    Join,
-    MalformedMessage,
-    PeerId,
-    Peers,
-    RefuseReason,
-    decode_answer_untrusted,
-    decode_refuse_untrusted,
-    encode_join,
-    encode_request,
-)
+from peer.mesh.messages import ChildrenRequest, CloseReason, Join, MalformedMessage, PeerId, Peers, RefuseReason
 from peer.mesh.parents import ParentTable, PendingJoin
 from peer.mesh.timers import Timer
 

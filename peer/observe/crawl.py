@@ -18,7 +18,7 @@ from dcp import Config, Hub
 from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
 from dcp.udp import UdpSocket
-from peer.mesh import messages
+from peer.mesh import encoding
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import (
     Answer,
@@ -188,14 +188,14 @@ class Crawler:
         return len(known) - before
 
     async def _ask(self, address: HostPort, request: InquiryRequest) -> Answer | None:
-        body = messages.encode_request(request)
+        body = encoding.encode_request(request)
         number = self.hub.inquire(address, body, timeout=ANSWER_TIMEOUT, now=trio.current_time())
         answered = self._waiting[number] = trio.Event()
         self.driver.turn()
         try:
             await answered.wait()
             reply = self._answers.pop(number, None)
-            return messages.decode_answer_untrusted(reply) if reply is not None else None
+            return encoding.decode_answer_untrusted(reply) if reply is not None else None
         except MalformedMessage:
             return None
         finally:

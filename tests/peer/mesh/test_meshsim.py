@@ -199,7 +199,7 @@ def test_the_paper_s_rule_would_cascade_and_the_check_sees_it():
                 for link in list(mesh.parents.links):
                     peer.links.drop(link)
                 if mesh.state is Membership.ORPHANED:
-                    mesh._restart_cold(simulation.now)
+                    mesh._upkeep._restart_cold(simulation.now)
                 peer.links.after_input()
         simulation.clock.after(1.0, cold_when_short)
 

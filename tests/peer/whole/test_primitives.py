@@ -10,17 +10,8 @@ import pytest
 from dcp import Config, Hub
 from dcp.events import InquiryAnswered
 from peer.mesh.config import MeshConfig
-from peer.mesh.messages import (
-    ChildrenRequest,
-    ParentsRequest,
-    Peers,
-    State,
-    StatusRequest,
-    Wanted,
-    WantsRequest,
-    decode_answer_untrusted,
-    encode_request,
-)
+from peer.mesh.encoding import decode_answer_untrusted, encode_request
+from peer.mesh.messages import ChildrenRequest, ParentsRequest, Peers, State, StatusRequest, Wanted, WantsRequest
 from peer.mesh.placement.walk import WalkPlacement
 from peer.queries import token_of
 from peer.testing.peersim import PeerSimulation
