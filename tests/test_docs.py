@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.imports import REPOSITORY
+from tests.imports import MODULES, REPOSITORY
 
 PAGES = sorted([*(REPOSITORY / "docs").rglob("*.md"), *REPOSITORY.glob("*.md")])
 _PLACE = re.compile(r"`((?:asdi|dcp|xmlswitch|dht|peer|pipeline|demo|bench)/[\w/]+\.py):(\w+)`")
@@ -43,3 +43,11 @@ def test_pages_name_files_and_link_to_pages_that_exist(page):
         assert other.exists(), target
         if anchor:
             assert anchor in anchors(other.read_text()), f"{target}{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_limits_that_the_pages_name_exist(page):
+    """`tickets.MAX_TICKETS`: a constant of a module, as the tables of limits write it."""
+    for stem, constant in re.findall(r"`([a-z_]+)\.([A-Z]+_[A-Z_]+)`", page.read_text()):
+        homes = [path for name, path in MODULES.items() if name.rpartition(".")[2] == stem]
+        assert any(re.search(rf"^{constant}\b", path.read_text(), re.MULTILINE) for path in homes), f"{stem}.{constant}"
