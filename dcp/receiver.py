@@ -193,7 +193,6 @@ class Receiver(DeliveredStream):
         position = self._intake.position
         assert position is not None
         self._intake.position_at = now
-        self._gaps.advanced()
         self._losses.advanced(position, now)
         if len(self._assembler):
             self._assembler.forget(position, self.change.current_epochs())
@@ -247,7 +246,7 @@ class Receiver(DeliveredStream):
             self._uplinks.give_up(link, Reason.RENEW)
 
     def _forget(self) -> None:
-        self._gaps.advanced()
+        self._gaps.forget()
         self._losses.given_up()
         self._renew()
 
