@@ -46,7 +46,7 @@ class ClientCheck:
             if any(after < fact.an <= until for after, until in self._told_gaps):
                 self.lost += 1
             else:
-                self._lose(fact.an, "was passed over")
+                self._lose(fact.an, "was skipped")
 
     # --- what the client was handed -----------------------------------------------------------------------------------
 
@@ -62,13 +62,13 @@ class ClientCheck:
         """The packet, when it is one that the client had to be handed."""
         fact = self._truth[an]
         if self.position is None:
-            self._complain(f"{an} came before the start")
+            self._complain(f"{an} arrived before the start")
         elif an <= self.position:
-            self._complain(f"{an} came again, or out of order at {self.position}")
+            self._complain(f"{an} arrived again, or out of order at {self.position}")
         elif fact is None:
-            self._complain(f"{an} is not in the feed, or too old to tell")
+            self._complain(f"{an} is not in the feed, or too old to check")
         elif fact.crc != crc:
-            self._complain(f"{an} is not what the feed said")
+            self._complain(f"{an} differs from the feed")
         elif not fact.matches(self.query):
             self._complain(f"{an} was not asked for")
         else:

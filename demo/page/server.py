@@ -31,7 +31,7 @@ MAX_QUEUE: Final = 256
 BEHIND: Final = 16
 REQUEST_PATIENCE: Final = 15.0
 SEND_PATIENCE: Final = 20.0
-ONLY_OURS: Final = b"Only for the page that this demo serves.\n"
+ONLY_OURS: Final = b"Forbidden: only the demo's own page may connect.\n"
 HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -137,7 +137,7 @@ class PageServer:
         if headers.get(b"host") not in self.hosts:
             self.refused += 1
             await self._respond(
-                connection, stream, request, Answer(b"This page is for this machine alone.\n", status=421)
+                connection, stream, request, Answer(b"This page is only available on this machine.\n", status=421)
             )
         elif path == "/ws":
             return await self._upgrade(connection, stream, request, headers, query)
@@ -145,7 +145,7 @@ class PageServer:
             await self._respond(connection, stream, request, Answer(b"Only GET and HEAD.\n", status=405))
         else:
             found = self.find(path)
-            await self._respond(connection, stream, request, found or Answer(b"There is no such page.\n", status=404))
+            await self._respond(connection, stream, request, found or Answer(b"Not found.\n", status=404))
         return False
 
     async def _respond(
@@ -185,7 +185,7 @@ class PageServer:
         except RemoteProtocolError:
             event = None
         if not isinstance(event, Request):
-            await self._respond(connection, stream, request, Answer(b"This is a WebSocket.\n", status=400))
+            await self._respond(connection, stream, request, Answer(b"WebSocket upgrade required.\n", status=400))
             return True
         await stream.send_all(socket.send(AcceptConnection()))
         await self._run_socket(socket, stream)

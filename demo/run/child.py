@@ -184,7 +184,7 @@ class _Child:
                 return ["start", position]
             case QuerySwitched(position, token):
                 return ["query", position, self._peer.core.policy.query_of(token).canonical]
-        raise TypeError(f"a stream hands out no {item!r}")
+        raise TypeError(f"unexpected stream item {item!r}")
 
     # --- a root -------------------------------------------------------------------------------------------------------
 

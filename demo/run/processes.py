@@ -55,7 +55,7 @@ class PeerProcess:
             with trio.move_on_after(FORK_PATIENCE, shield=True) as waited:
                 await trio.to_thread.run_sync(process.start, abandon_on_cancel=True)
             if waited.cancelled_caught:
-                raise TimeoutError(f"the process that forks has not answered for {FORK_PATIENCE:.0f} s")
+                raise TimeoutError(f"the forking process did not answer within {FORK_PATIENCE:.0f} s")
         except BaseException:
             ours.close()
             raise
