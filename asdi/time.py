@@ -51,7 +51,7 @@ def date_near(day: int, reference: date) -> date:
         if found is None or abs(candidate - reference) <= abs(found - reference):
             found = candidate
     if found is None:
-        raise ValueError(f"{day} is no day of any month near {reference}")
+        raise ValueError(f"{day} is not a day of any month near {reference}")
     return found
 
 

@@ -51,7 +51,7 @@ class Namespace:
             self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
             self._enter(home)
         except OSError as error:
-            raise Unavailable(f"no network namespaces here: {error}") from None
+            raise Unavailable(f"network namespaces are not available: {error}") from None
         finally:
             os.close(home)
 

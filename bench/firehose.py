@@ -26,7 +26,7 @@ from bench.report import Report, Target, progress
 from dcp.links.link import Address
 from dcp.udp import BUFFER_BYTES
 
-SUMMARY = "packets a second from process to process, beside a bare sendto/recvfrom loop; memory over a long run"
+SUMMARY = "packets per second between two processes, compared with a bare sendto/recvfrom loop; memory over a long run"
 
 STREAM = "firehose"
 # Distinct payloads, used in turn: enough that a packet in the wrong place is noticed, few enough to stay in the cache.
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--packets", type=int, default=1_000_000, help="packets of the memory run (%(default)s)")
     parser.add_argument("--sample", type=int, default=200_000, help="packets of one speed run (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="speed runs of each kind (%(default)s)")
-    parser.add_argument("--size", type=int, default=350, help="bytes of a packet (%(default)s)")
+    parser.add_argument("--size", type=int, default=350, help="bytes per packet (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -316,6 +316,6 @@ def _draw(rates: dict[str, list[float]], figure: Any) -> None:
     names = list(rates)
     axes.boxplot([rates[name] for name in names], tick_labels=names)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("packets a second")
+    axes.set_ylabel("packets per second")
     axes.set_title("350-byte packets from process to process over loopback")
     axes.grid(axis="y", alpha=0.3)

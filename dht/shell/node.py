@@ -367,7 +367,7 @@ class Node:
             with border("dht upkeep"):
                 if self.is_isolated:
                     if is_placed:
-                        log.info("lost every contact of the DHT, trying again")
+                        log.info("lost all DHT contacts, retrying")
                     is_placed = False
                     is_placed = self.knows_somebody and await self.join()
                     if is_placed:

@@ -114,7 +114,7 @@ class Archive:
     def require(self) -> Manifest:
         """The manifest, or an error that says that this is no archive."""
         if not self.exists():
-            raise ArchiveError(f"{self.path} is no archive (it has no {MANIFESTS})")
+            raise ArchiveError(f"{self.path} is not an archive (it has no {MANIFESTS})")
         return self.manifest()
 
     def manifest(self) -> Manifest:
@@ -124,7 +124,7 @@ class Archive:
             return Manifest()
         content = json.loads((self.path / MANIFESTS / names[-1]).read_text())
         if content["format"] != ARCHIVE_VERSION:
-            raise ArchiveError(f"{self.path} has format {content['format']}, and this program reads {ARCHIVE_VERSION}")
+            raise ArchiveError(f"{self.path} has format {content['format']}, but this program reads {ARCHIVE_VERSION}")
         return Manifest(
             content["version"],
             tuple(DataFile(**entry) for entry in content["files"]),
@@ -182,7 +182,7 @@ class Archive:
                 return present
             missing = replaced - {file.path for file in present.files}
             if missing:
-                raise ArchiveError(f"another job has changed the archive meanwhile: {min(missing)} is gone")
+                raise ArchiveError(f"another job changed the archive at the same time: {min(missing)} is gone")
             touched = [file.path for _, file in staged] + sorted(replaced)
             self._write(self.path / MANIFESTS / "intent", json.dumps(touched))
             for source, file in staged:

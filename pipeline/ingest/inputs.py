@@ -46,12 +46,12 @@ def expand(paths: Sequence[str]) -> list[Path]:
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._" and p.suffix != ".json")
             if not inside:
-                raise PipelineError(f"there is no file in {path}")
+                raise PipelineError(f"no files in {path}")
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            raise PipelineError(f"there is no file {path}")
+            raise PipelineError(f"no file {path}")
     return [path.absolute() for path in found]
 
 

@@ -103,4 +103,4 @@ def check_recorder(process: subprocess.Popen[bytes], log: Path) -> None:
     if process.poll() is None:
         return
     said = (log / "recorder.err").read_text(errors="replace").strip().splitlines()
-    raise PipelineError(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'it said nothing'}")
+    raise PipelineError(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'no message'}")
