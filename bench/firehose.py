@@ -1,7 +1,7 @@
-"""How many packets a second go from one process to another over loopback, beside the plainest loop Python has.
+"""Packets per second from one process to another over loopback, compared with the simplest loop in Python.
 
 Both ways: one sending process, one receiving process, the same payloads. The bare loop is `sendto` and `recvfrom`, one
-datagram a packet, no order, no repair; its rate is what its receiver got, and what it lost is told. DCP delivers every
+datagram a packet, no order, no repair; its rate is what its receiver got, and losses are reported. DCP delivers every
 packet, in order, and each is compared with what was sent. The two take turns, and medians are compared, because the
 machine has other things to do.
 """

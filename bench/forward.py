@@ -1,4 +1,4 @@
-"""How many packets a second a router passes on, by its number of children (the paper's Figure 11).
+"""Packets per second that a router forwards, by number of children (the paper's Figure 11).
 
 A router process gets 262-byte flights from a root and gives each to every child, whose query is trivial but must be
 evaluated; root and children live in another process. Beside it, a bare relay: `recvfrom`, parse with lxml, `sendto` a

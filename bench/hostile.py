@@ -143,7 +143,7 @@ def _measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         ]
         for client in clients:
             client.wait_parents(1)
-        start_at = time.monotonic() - LOG_PACKETS / args.rate  # so many are overdue, and are published at once
+        start_at = time.monotonic() - LOG_PACKETS / args.rate  # that many are overdue and are published at once
         root.ask("feed", (start_at, args.rate, payloads, None, 0))
         decoy.ask("feed", (time.monotonic(), DECOY_RATE, payloads, None, 0))
         time.sleep(2.0)

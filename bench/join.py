@@ -1,6 +1,6 @@
 """`skymesh join` on a running mesh: from the start of the process to its first packet, and what the time goes to.
 
-A local mesh of real processes with the real DHT (two roots, three routers, 100 packets a second). Then the real
+A local mesh of real processes with the real DHT (two roots, three routers, 100 packets/s). Then the real
 command, again and again, each time a process of its own; its log (`--log-json`) says when it was open, had found the
 DHT and had a parent. The clock starts before the process does. Beside it: `--help`, against an interpreter that does
 nothing.
@@ -121,7 +121,7 @@ def _measure(bootstrap: tuple[str, int], parents: int, environment: dict[str, st
     for line in log.decode().splitlines():
         entry = json.loads(line)
         at.setdefault(entry.get("event", ""), entry["time"])
-    # A peer that is told of candidates by its first contact can have a parent before it says that it found the DHT.
+    # A peer that learns of candidates from its first contact can have a parent before it reports that it found the DHT.
     found = min(at["DhtFound"], at["ParentGained"])
     return {
         "first_packet_s": round(came - began, 3),

@@ -91,7 +91,7 @@ class Job:
 
 
 def packets_for(parents: int, loss: float, deviations: float) -> int:
-    """Enough packets that an error of BOUND is so many standard deviations of the binomial, in whole trains."""
+    """Enough packets, in whole trains, that an error of BOUND is `deviations` standard deviations of the binomial."""
     p = loss**parents
     return max(MIN_PACKETS, math.ceil(p * (1 - p) * (deviations / BOUND) ** 2 / TRAIN) * TRAIN)
 

@@ -15,9 +15,9 @@ SUMMARY = "depth, fan-out, join messages and repair time of simulated meshes of 
 ROOTS = 3
 ROOT_CAPACITY = 12
 JOIN_RATE = 100.0
-"""Arrivals a second..."""
+"""Arrivals per second..."""
 MAX_ARRIVAL = 20.0
-"""...but all within so many seconds: the largest mesh is also the largest crowd."""
+"""...but all within this many seconds: the largest mesh is also the largest crowd."""
 SETTLE = 10.0
 REPAIR = 30.0
 

@@ -1,4 +1,4 @@
-"""What the demo's page costs with hundreds of flights: script time of every frame, and frames a second.
+"""What the demo's page costs with hundreds of flights: script time of every frame, and frames per second.
 
 The page's own server and files, and Chromium; in place of a mesh a made-up one speaks, in the page's own messages: the
 peers of the default demo, and flights with full trails, each told of once in ten seconds as at the feed's speed.
@@ -157,7 +157,7 @@ def _report(args: argparse.Namespace, measured: dict[str, Any]) -> Report:
 
 
 class _Stub:
-    """A mesh that isn't there: the messages of the default demo's size, and so many flights."""
+    """A simulated mesh: messages of the default demo's size, and the given number of flights."""
 
     def __init__(self, flights: int) -> None:
         dice = Random(7)

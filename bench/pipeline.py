@@ -134,8 +134,8 @@ def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root
             progress(f"{name}: one process")
             return run_all(_alone, [{"work": alone, **options}])[0]
 
-        # In turns: what a core does in a second changes while a shared machine works. A turn of Spark's is compared
-        # with the two of one process around it, and the middle of these ratios is told.
+        # In turns: the speed of a core changes while a shared machine works. Each run of Spark is compared
+        # with the two runs of one process around it, and the median of these ratios is reported.
         alone_turns, spark_turns = [in_one_process()], []
         for _ in range(args.turns):
             progress(f"{name}: Spark")

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Report:
                 ]
     targets = []
     for kind, size, limit in (("linear", 100_000, 4.0), ("mixed", 10_000, 15.0)):
-        for row in rows:  # a link for each query is no router: told, not judged, as in `switch`
+        for row in rows:  # one link per query is not a router: reported without a target, as in `switch`
             if row["kind"] == kind and row["queries"] == size and row["links"] == args.links:
                 value = row["ratio_to_parse"]
                 name = f"{size:,} {kind}, {row['links']:,} links, ratio_to_parse"

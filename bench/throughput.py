@@ -1,7 +1,7 @@
 """Throughput of a mesh of two tiers by loss: the paper's Figures 9 and 10.
 
 Every link has 75 kbit/s, 10 ms, and loses either way with probability p. The source gives 262 bytes at a time, 2,381
-bytes a second: much less than a link can carry. Three ways to the client:
+bytes per second: much less than a link can carry. Three ways to the client:
 
   DCP      two roots, two routers, one client; two parents at each tier (six links)
   TCP      the kernel's, with a splice in the middle: server, router, client (two links)

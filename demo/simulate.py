@@ -25,9 +25,9 @@ from peer.testing.meshsim import SimPeer
 from peer.testing.violations import MeshViolation
 
 BUILD_RATE: Final = 100.0
-"""Peers that arrive in a second at the beginning..."""
+"""Peers that arrive per second at the beginning..."""
 MAX_BUILD: Final = 20.0
-"""...but all within so many seconds."""
+"""...but all within this many seconds."""
 SETTLE: Final = 10.0
 CALM: Final = 60.0
 """At the end nobody dies any more: by then everybody must have its parents."""
@@ -130,7 +130,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def simulate(args: argparse.Namespace) -> Run:
-    """Arrivals, churn, calm. A broken promise ends it, and is told."""
+    """Arrivals, churn, calm. A broken promise ends the run and is reported."""
     config = MeshConfig(parents_wanted=args.parents, capacity=args.capacity)
     simulation = MeshSimulation(
         args.seed, config=config, network=NetworkModel(loss=args.loss), walks_up=args.peers <= 200

@@ -59,7 +59,7 @@ def _is_private(host: str) -> bool:
 def neighbour_group(address: Address) -> str:
     """The same for places in tables and lookups, where a private address counts by port too.
 
-    A whole mesh may run on one machine of a LAN; whoever is on that LAN can do worse than crowd its DHT.
+    A whole mesh may run on one machine of a LAN; an attacker on that LAN can do worse than crowd its DHT.
     """
     if _is_private(address[0]):
         return f"{address[0]}:{address[1]}"

@@ -28,7 +28,7 @@ Address = tuple[str, int]
 
 RECORD_FORMAT = 0x01
 MAX_RECORD_BYTES = 512  # two of the largest still fit one answer beside eight IPv6 contacts
-MAX_QUERY_TEXT_BYTES = 120  # a longer query is told by its hash alone
+MAX_QUERY_TEXT_BYTES = 120  # a longer query is published only as its hash
 MAX_ADDRESSES = 4  # IPv4, IPv6, and one more of each for a host on two networks
 QUERY_HASH_BYTES = 16
 MAX_LIFETIME = 600.0  # the longest lifetime a record may have: what a dead peer haunts the mesh at most
@@ -80,7 +80,7 @@ class PeerRecord:
     free_repair_slots: int = 0  # room kept for peers that lost a parent
     wanted_parents: int = 0  # the resilience it asks for
     held_parents: int = 0  # and what it has
-    send_rate: int = 0  # bytes a second
+    send_rate: int = 0  # bytes per second
     query: QuerySummary | None = None
     grant: Grant | None = None
     withdrawn: bool = False

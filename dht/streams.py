@@ -1,6 +1,6 @@
 """Stream names, and who may call itself a root of one.
 
-`asdi` is open: its owner is whoever holds the key that was pinned on first use. `asdi.<fingerprint>` names its owner:
+`asdi` is open: its owner is the holder of the key pinned on first use. `asdi.<fingerprint>` names its owner:
 only a root that holds that owner's grant (or is the owner) counts.
 """
 

@@ -23,9 +23,9 @@ class ClientCheck:
         self._truth = truth
         self.position: int | None = None
         """Everything up to here is settled: handed over, not wanted, or lost."""
-        self._began = 0  # what was published before is told late, now and then, and was never asked for
+        self._began = 0  # packets published earlier are sometimes reported late, and were never asked for
         self._expected: list[int] = []  # a heap: wanted, published, not handed over yet
-        self._earlier: list[tuple[int, Query]] = []  # (up to, query): for packets that are told to be published late
+        self._earlier: list[tuple[int, Query]] = []  # (up to, query): for packets reported late as published
         self._told_gaps: list[tuple[int, int]] = []
         self.delivered = 0
         self.lost = 0
@@ -42,7 +42,7 @@ class ClientCheck:
             if fact.matches(self.query):
                 heappush(self._expected, fact.an)
         elif fact.matches(self._query_at(fact.an)):
-            # Told late: the client is past it, and was not handed it (else it would be known as published).
+            # Reported late: the client is past it and did not receive it (else it would be known as published).
             if any(after < fact.an <= until for after, until in self._told_gaps):
                 self.lost += 1
             else:

@@ -26,11 +26,11 @@ LEAD = 1.0
 """The truth is made so much before it is due, so that no client can be handed what is not known yet."""
 MAX_EVENTS = 400
 REMEMBER_DEAD = 60.0
-"""A client that is dead for longer is not waited for by the truth: it starts anew at the present."""
+"""The truth does not wait for a client that is dead for longer: it restarts at the present."""
 ON_THE_WAY = 1.0
-"""What was due so lately may still be under way, and be told late."""
+"""What was due this recently may still be in transit, and be reported late."""
 CPU_SECONDS = 5.0
-"""CPU is told as the mean over so long: processes report twice a second, and late on a busy machine."""
+"""CPU is the mean over this time: processes report twice per second, and late on a busy machine."""
 COUNTERS = ("duplicates", "nacks", "recovered", "retransmitted")
 
 
@@ -225,7 +225,7 @@ class ObservedMesh:
         return sorted(alive, key=lambda other: (self.members[other].role == "root", other))
 
     def _counters(self) -> dict[str, int]:
-        """Sums over all peers, those of earlier lives included, as far as they were told."""
+        """Sums over all peers, including earlier runs of the same peer, as far as reported."""
         return {
             name: self._buried[name] + sum(int(m.status.get(name, 0)) for m in self.members.values())
             for name in COUNTERS
@@ -279,7 +279,7 @@ class ObservedMesh:
         return True
 
     def look(self, now: float) -> None:
-        """To be called every tenth of a second or so."""
+        """Call this about every tenth of a second."""
         self.truth.make_until(now + LEAD)
         took = self.ledger.look(now)
         if took is not None:

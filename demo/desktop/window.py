@@ -130,7 +130,7 @@ class Window(QMainWindow):
         self.examples = examples
         self.problem = QLabel()
         self.problem.setStyleSheet("color: #ff8a80; font-family: monospace; font-size: 9pt")
-        self.problem.setTextFormat(Qt.TextFormat.PlainText)  # what a user typed is no markup
+        self.problem.setTextFormat(Qt.TextFormat.PlainText)  # user input must not be treated as markup
         self.problem.setVisible(False)
         self.words = QLabel(self.lamp.words)
         self.figures = QLabel("waiting for the first packet")
@@ -210,7 +210,7 @@ class Window(QMainWindow):
         self.sky.show_at(now)
         if self.packets:
             gaps = f", {self.gaps} gap{'s' if self.gaps != 1 else ''}" if self.gaps else ", no gap"
-            self.figures.setText(f"{self.packets:,} packets, {self._rate:.0f} a second{gaps}")
+            self.figures.setText(f"{self.packets:,} packets, {self._rate:.0f}/s{gaps}")
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._timer.stop()

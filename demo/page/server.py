@@ -27,7 +27,7 @@ MAX_REQUEST_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 16 << 10
 MAX_CONNECTIONS: Final = 64
 MAX_QUEUE: Final = 256
-"""Messages that a page has not taken; one that falls further behind is let go, and connects anew."""
+"""Messages queued for a page; a page that falls further behind is disconnected, and reconnects."""
 BEHIND: Final = 16
 REQUEST_PATIENCE: Final = 15.0
 SEND_PATIENCE: Final = 20.0
@@ -64,13 +64,13 @@ class Socket:
         try:
             self._send.send_nowait(json.dumps(message, separators=(",", ":")))
         except trio.WouldBlock:
-            self._send.close()  # it does not keep up: it is told so, and connects anew
+            self._send.close()  # it does not keep up: disconnect it, and it reconnects
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             return
 
     @property
     def is_behind(self) -> bool:
-        """What it was told is not taken yet: not the time to tell it the same again, only newer."""
+        """The page has not consumed the last messages yet: do not send it newer versions of the same."""
         return self._send.statistics().current_buffer_used > BEHIND
 
     @property
@@ -243,7 +243,7 @@ async def _pump(send: Send, page: Socket, whole: trio.CancelScope) -> None:
 
 
 async def _incoming(socket: WSConnection, stream: trio.SocketStream, send: Send) -> AsyncIterator[dict[str, Any]]:
-    """What a page says, until it goes or says something that is no order."""
+    """Yield a page's commands until it disconnects or sends something that is not a command."""
     text = ""
     while True:
         try:

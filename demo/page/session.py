@@ -1,4 +1,4 @@
-"""One page: what it is told, and the orders it gives. Every order is checked; a bad one is answered with a sentence."""
+"""One page: what is sent to it, and its commands. Every command is checked; a bad one gets a one-sentence error."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Weather:
     loss: float = 0.0
     delay: float = 0.0
     rate: float | None = None
-    """Bytes a second."""
+    """Bytes per second."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss <= 1:
@@ -77,7 +77,7 @@ class Weather:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Weather:
-        """ValueError for anything that is no weather."""
+        """Raise ValueError for anything that is not a valid setting."""
         unknown = set(fields) - {"loss", "delay", "rate"}
         if unknown:
             raise ValueError(f"only loss, delay and rate can be set, got {', '.join(sorted(map(str, unknown)))}")

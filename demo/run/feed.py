@@ -40,7 +40,7 @@ class FeedPlan:
         return FIRST_SECOND + (now - self.began) * self.speed
 
     def packets_after(self, now: float) -> Iterator[Packet]:
-        """All packets due after `now`, for ever. Takes a moment to begin."""
+        """Yield all packets due after `now`, endlessly. Takes a moment to start."""
         first = max(FIRST_SECOND, math.floor(self.second_at(now)) + 1)
         return Feed(copies=self.copies).packets(first)
 

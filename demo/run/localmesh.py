@@ -120,7 +120,7 @@ class LocalMesh(MeshProcesses):
         self._tell_weather()
 
     def set_pace(self, name: str, rate: float | None) -> None:
-        """A client that takes only so many packets a second; None: as they come."""
+        """Make a client consume at most `rate` packets per second; None: as they arrive."""
         member = self.member(name)
         if member.role != "leaf":
             raise MeshError(f"{name} is not a client")

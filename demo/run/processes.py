@@ -51,7 +51,7 @@ class PeerProcess:
         process = context.Process(target=main, args=(theirs, spec), daemon=True, name=spec["name"])
         try:
             # The first start waits for the imports: not on the event loop. Shielded, so that none is started unseen,
-            # but not for ever, should the process that forks stand still: what it forks later ends with us anyway.
+            # but not forever, in case the forking process hangs: what it forks later ends with us anyway.
             with trio.move_on_after(FORK_PATIENCE, shield=True) as waited:
                 await trio.to_thread.run_sync(process.start, abandon_on_cancel=True)
             if waited.cancelled_caught:

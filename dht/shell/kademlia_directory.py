@@ -164,7 +164,7 @@ class KademliaDirectory:
 
 
 class KademliaWatch:
-    """Refreshes a stream until it is closed, and tells what changed. An outage is told too, and ends by itself."""
+    """Refresh a stream until closed, and report changes. An outage is reported too, and ends by itself."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Keeping one's own record where it belongs: signed anew before it expires, moved when level or room change."""
+"""Keep our own record published: sign it again before it expires, move it when level or room change."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class DirectoryService:
         await self.node.close()
         if self._socket is not None:
             self._socket.close()
-        await asyncio.sleep(0)  # asyncio closes a socket one step after it is told to
+        await asyncio.sleep(0)  # asyncio closes a socket one step after close() is called
 
     def crash(self) -> None:
         """Be gone without a word: for tests and benchmarks of what others then see."""

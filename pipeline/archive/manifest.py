@@ -1,7 +1,7 @@
 """The archive: Parquet files that a manifest names. What no manifest names is not there.
 
     ARCHIVE/packets/stream=asdi/date=2026-11-16/hour=12/JOB-....parquet      rows sorted by AN
-    ARCHIVE/quarantine/stream=asdi/...                                       lines that are no messages
+    ARCHIVE/quarantine/stream=asdi/...                                       lines that are not messages
     ARCHIVE/_manifest/00000000000000000007.json                              the files and jobs of version 7
     ARCHIVE/_staging/JOB/                                                    a job that is not finished
 
@@ -112,7 +112,7 @@ class Archive:
         return (self.path / MANIFESTS).is_dir()
 
     def require(self) -> Manifest:
-        """The manifest, or an error that says that this is no archive."""
+        """Return the manifest, or raise an error that says that this is not an archive."""
         if not self.exists():
             raise ArchiveError(f"{self.path} is not an archive (it has no {MANIFESTS})")
         return self.manifest()
@@ -170,7 +170,7 @@ class Archive:
         replaced: frozenset[str] = frozenset(),
         retained_from: dict[str, int] | None = None,
     ) -> Manifest:
-        """Make the staged files part of the archive, in place of the replaced ones: all or nothing.
+        """Make the staged files part of the archive, replacing the given ones: all or nothing.
 
         Returns the new manifest, or the present one unchanged if this job's key is there already.
         """

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pipeline import session
-from pipeline.cli import EXAMPLES, FAILED, USAGE, build_parser, main, one_sentence
+from pipeline.cli import EXAMPLES, FAILED, build_parser, main, one_sentence
 from pipeline.doctor import examine
 from pipeline.session import PipelineError, find_java, java_of_wheel
 
@@ -81,7 +81,7 @@ def test_wrong_questions_are_told_before_spark_is_started(words, said, tmp_path,
 def test_wrong_calls(words, capsys):
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(words)
-    assert caught.value.code == USAGE
+    assert caught.value.code == 2
     assert "usage:" in capsys.readouterr().err
 
 
