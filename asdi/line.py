@@ -89,17 +89,17 @@ def clean(line: bytes | str) -> str:
 def parse(line: bytes | str) -> Message:
     """One line of the feed. Raises `AsdiError`, and only that, for anything that is not a known message."""
     if len(line) > MAX_LINE_CHARS:
-        raise AsdiError(Reason.TOO_LONG, f"{len(line)} characters, of at most {MAX_LINE_CHARS}")
+        raise AsdiError(Reason.TOO_LONG, f"{len(line)} characters, maximum {MAX_LINE_CHARS}")
     text = clean(line)
     head = _HEADER.match(text)
     if head is None:
         if not text.strip():
-            raise AsdiError(Reason.EMPTY, "nothing but blanks")
+            raise AsdiError(Reason.EMPTY, "only blanks")
         raise AsdiError(Reason.NO_HEADER, f"expected sequence, time, facility and type, found {text[:20]!r}")
     sequence, dd, hh, mm, ss, facility, kind = head.groups()
     day, hour, minute, second = int(dd), int(hh), int(mm), int(ss)
     if not (1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):
-        raise AsdiError(Reason.BAD_TIME, f"{dd}{hh}{mm}{ss} is no day and time")
+        raise AsdiError(Reason.BAD_TIME, f"{dd}{hh}{mm}{ss} is not a day and time")
     reader = _READERS.get(kind)
     if reader is None:
         raise AsdiError(Reason.UNKNOWN_TYPE, f"message type {kind!r}")
@@ -107,7 +107,7 @@ def parse(line: bytes | str) -> Message:
     if body is None:  # blanks in plenty are rare, so they are only looked at when the plain reading fails
         body = reader(" ".join(text[19:].split()))
     if body is None:
-        raise AsdiError(Reason.BAD_BODY, f"{kind} has fields that do not fit it: {text[19:79]!r}")
+        raise AsdiError(Reason.BAD_BODY, f"invalid fields for {kind}: {text[19:79]!r}")
     return Message(int(sequence, 16), day, hour * 3600 + minute * 60 + second, facility, kind, body)
 
 
@@ -160,7 +160,7 @@ def _read_amendment(text: str) -> Body | None:
         # Remarks (11) are words to the end of the line; every other value is one word.
         value = " ".join(parts[at + 1 :]) if reference == "11" else parts[at + 1]
         if reference != "11" and not _AMENDABLE.get(reference, _ANY_VALUE).fullmatch(value):
-            raise AsdiError(Reason.BAD_AMENDMENT, f"{value[:40]!r} does not fit field {reference}")
+            raise AsdiError(Reason.BAD_AMENDMENT, f"{value[:40]!r} is not valid for field {reference}")
         changes.append((reference, value))
         at = len(parts) if reference == "11" else at + 2
     flight, computer, departure, destination = head.groups("")

@@ -13,7 +13,7 @@ MAX_LINE_CHARS = 4096
 
 
 class Reason(StrEnum):
-    """Why a line is no message. These are the reasons that the quarantine counts."""
+    """Why a line is not a message. The quarantine counts these reasons."""
 
     EMPTY = "empty"
     TOO_LONG = "too-long"

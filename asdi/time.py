@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 SECONDS_A_DAY = 86_400
 _UNPRINTABLE = re.compile(rb"[^ -~]+")
-# Sequence, day, time, facility and type: enough to believe the day even if the rest of the line is no message.
+# Sequence, day, time, facility and type: enough to trust the day even if the rest of the line is not a message.
 _HEADER = re.compile(rb"[0-9A-Fa-f]{4}(0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d[A-Z0-9]{4}[A-Z]{2}(?:\s|$)")
 _EPOCH = date(1970, 1, 1)
 
 SEQUENCE_SPACE = 1 << 16
 _HALF = SEQUENCE_SPACE // 2
-# The numbering's clock, in numbers a second: above any rate the feed reaches for minutes (real lines show up to 112 a
+# The numbering's clock, in numbers per second: above any rate the feed reaches for minutes (real lines show up to 112 a
 # second), and so that the whole space of sequence numbers is a round 256 seconds of it.
 CLOCK_RATE = 256
 # The clock moves in steps of this many seconds, so that a late or lost line hardly ever decides anything.
@@ -51,7 +51,7 @@ def date_near(day: int, reference: date) -> date:
         if found is None or abs(candidate - reference) <= abs(found - reference):
             found = candidate
     if found is None:
-        raise ValueError(f"{day} is no day of any month near {reference}")
+        raise ValueError(f"{day} is not a day of any month near {reference}")
     return found
 
 
@@ -88,7 +88,7 @@ class Position(NamedTuple):
 class Unwrapper:
     """16 bits of sequence number and the time of the message -> one 64-bit number, the same at every root.
 
-    The clock runs at 256 numbers a second of Unix time, faster than the feed. A number is congruent to its sequence
+    The clock runs at 256 numbers per second of Unix time, faster than the feed. A number is congruent to its sequence
     number, follows the number before it, and is kept within about one space (65,536) below the clock: when it has
     fallen a whole space and a guard behind, numbering jumps one space ahead. A jump is not a loss: `missed` counts what
     the feed itself skipped. A root that starts takes the highest fitting number that is not above the clock. That is
@@ -106,7 +106,7 @@ class Unwrapper:
         self.repeated = 0
         """Lines that came again, or late: their number is not above one already given."""
         self.restarts = 0
-        """Silences so long that numbering began anew from the clock."""
+        """Silences so long that numbering restarted from the clock."""
 
     @property
     def position(self) -> Position:

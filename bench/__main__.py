@@ -23,7 +23,7 @@ def benchmarks() -> dict[str, str]:
 
 def parser_for(name: str, module: ModuleType) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m bench {name}", description=module.SUMMARY)
-    parser.add_argument("--json", action="store_true", help="print one JSON document in place of the table")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--plot", action="store_true", help="also write the figure to docs/figures")
     module.add_arguments(parser)
     return parser
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         print("usage: python -m bench NAME [--json] [--plot] [options of that benchmark]\n")
         for name, path in sorted(available.items()):
             print(f"  {name:<14} {importlib.import_module(path).SUMMARY}")
-        print("\n  --all          every one of them, with its default options")
+        print("\n  --all          run all of them with their default options")
         return 0
     if argv[0] == "--all":
         reached = [
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         return 0 if all(reached) else 1
     path_of = available.get(argv[0])
     if path_of is None:
-        progress(f"bench: no benchmark named {argv[0]!r}; there are: {', '.join(sorted(available))}")
+        progress(f"bench: no benchmark named {argv[0]!r}; available: {', '.join(sorted(available))}")
         return 2
     return 0 if run_one(argv[0], path_of, argv[1:]) else 1
 

@@ -96,7 +96,7 @@ class Speaker:
                     answer = handshake.decode_opening_untrusted(kind, body)
                     if isinstance(answer, handshake.Challenge):
                         return answer.cookie
-        raise RuntimeError("the victim gave no cookie for 5 s")
+        raise RuntimeError("the victim sent no cookie within 5 s")
 
 
 def opening(message: handshake.Opening) -> bytes:

@@ -23,11 +23,11 @@ FLAGS = (
 
 def reason_for_none() -> str | None:
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        return "there is no Chromium here: apt install chromium chromium-driver"
+        return "Chromium is not installed: apt install chromium chromium-driver"
     try:
         import selenium  # noqa: F401
     except ModuleNotFoundError:
-        return "there is no Selenium here: pip install selenium"
+        return "Selenium is not installed: pip install selenium"
     return None
 
 

@@ -47,7 +47,7 @@ async def open_star(parents: int, conditions: Conditions, config: dcp.Config, *,
             await publisher.wait_children()
         started = await anext(subscription)
         if started != dcp.Started(0):
-            raise RuntimeError(f"the stream was to start at 0: {started}")
+            raise RuntimeError(f"expected the stream to start at 0: {started}")
         for proxy in proxies:
             proxy.set_conditions(conditions)
         yield Star(roots, publishers, proxies, subscription)

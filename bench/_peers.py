@@ -45,7 +45,7 @@ class PeerProcess:
     def ask(self, question: str, argument: Any = None, *, patience: float = 30.0) -> Any:
         self._pipe.send((question, argument))
         if not self._pipe.poll(patience):
-            raise RuntimeError(f"{self.name} has not answered {question!r} for {patience:.0f} s")
+            raise RuntimeError(f"{self.name} did not answer {question!r} within {patience:.0f} s")
         return self._pipe.recv()
 
     def wait_parents(self, count: int, *, patience: float = 30.0) -> None:
@@ -169,7 +169,7 @@ class Expectation:
         if isinstance(item, dcp.Packet):
             self._skip_to(item.an - 1)
             if item.an <= self.position:
-                self._complain(f"{item.an} again or out of order, at {self.position}")
+                self._complain(f"{item.an} repeated or out of order, at {self.position}")
             elif not self._wanted[item.an % len(self._payloads)]:
                 self._complain(f"{item.an} was not asked for")
             elif item.payload != self._payloads[item.an % len(self._payloads)]:

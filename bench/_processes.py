@@ -59,7 +59,7 @@ def _processes(jobs: list[tuple[Callable[..., None], Callable[..., Result], dict
 
 def _receive(ours: Connection, who: Callable[..., Result]) -> Any:
     if not ours.poll(PATIENCE):
-        raise RuntimeError(f"{who.__name__} has not answered for {PATIENCE:.0f} s")
+        raise RuntimeError(f"{who.__name__} did not answer within {PATIENCE:.0f} s")
     try:
         return ours.recv()
     except EOFError:

@@ -70,7 +70,7 @@ def prepare(workload: Workload, number: int) -> Prepared:
 
 
 def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
-    """One row: everything about a switch with so many distinct queries."""
+    """Measure a switch with this many distinct queries, as one row."""
     number, queries = prepared.number, prepared.queries
     links = workload.links or number
     standing, spare = queries[:number], queries[number:]
@@ -123,7 +123,7 @@ def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
 def _churn(
     switch: Switch[Query], workload: Workload, standing: list[Query], spare: list[Query]
 ) -> tuple[tuple[float, float], float, float]:
-    """Add and remove cost; matching with a change every so many packets, and how many times quiet matching that is."""
+    """Cost of add and remove; matching with a change every N packets, and its ratio to matching without changes."""
     rng = random.Random(7)
     links = workload.links or len(standing)
     standing = list(standing)

@@ -51,7 +51,7 @@ class Namespace:
             self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
             self._enter(home)
         except OSError as error:
-            raise Unavailable(f"no network namespaces here: {error}") from None
+            raise Unavailable(f"network namespaces are not available: {error}") from None
         finally:
             os.close(home)
 
@@ -70,7 +70,7 @@ class Namespace:
             raise OSError(ctypes.get_errno(), "setns")
 
     def tcp_socket(self) -> trio.socket.SocketType:
-        """A socket lives in the namespace in which it was made, whoever uses it."""
+        """A socket stays in the namespace in which it was created."""
         with self.entered():
             sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -15,7 +15,9 @@ from typing import Any
 
 from bench.report import Report, Target, progress
 
-SUMMARY = "DHT lookup and publish latency with dead contacts, beside stock kademlia; --simulate: churn, growth with N"
+SUMMARY = (
+    "DHT lookup and publish latency with dead contacts, compared with stock kademlia; --simulate: churn, growth with N"
+)
 DEAD = (0, 25, 50)  # percent of the nodes
 LIFETIME = 600.0
 STAGGER = 0.4  # seconds between the starts of operations
@@ -27,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--simulate", action="store_true", help="virtual time: churn, loss, growth with N")
     parser.add_argument("--minutes", type=float, default=10.0, help="virtual minutes of churn (with --simulate)")
-    parser.add_argument("--half-life", type=float, default=300.0, help="seconds of a node's life (with --simulate)")
+    parser.add_argument(
+        "--half-life", type=float, default=300.0, help="half-life of a node in seconds (with --simulate)"
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -283,7 +287,7 @@ def _simulate(args: argparse.Namespace) -> Report:
         targets=[
             Target("99.9 % of lookups find a published record under churn", churned.found_share >= 0.999, found),
             Target("withdrawn and dead peers' records disappear", churned.ghosts_found == 0, gone),
-            Target("requests a lookup grow as log N", error < 0.15, fitted),
+            Target("requests per lookup grow as log N", error < 0.15, fitted),
         ],
-        notes=[f"requests a lookup = {fitted}"],
+        notes=[f"requests per lookup = {fitted}"],
     )

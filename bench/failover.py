@@ -23,7 +23,7 @@ from typing import Any
 from bench._peers import PeerProcess, Peers
 from bench.report import Report, Target, progress
 
-SUMMARY = "a parent killed or frozen: packets lost, longest silence, time until n parents again"
+SUMMARY = "a parent is killed or frozen: packets lost, longest silence, time until n parents again"
 
 PAYLOADS = [b"<flight><id>UAL%d</id><altitude>%d</altitude></flight>" % (n, n % 450) for n in range(997)]
 # Longest silence that a fault may add to what the same run shows without one.
@@ -34,9 +34,9 @@ USUAL_REPAIR_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rate", type=float, default=1_000.0, help="packets a second (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="packets per second (%(default)s)")
     parser.add_argument("--parents", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--watch", type=float, default=4.0, help="seconds watched for each fault (%(default)s)")
+    parser.add_argument("--watch", type=float, default=4.0, help="seconds to watch after each fault (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="meshes for each number of parents (%(default)s)")
 
 

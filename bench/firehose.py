@@ -1,7 +1,7 @@
-"""How many packets a second go from one process to another over loopback, beside the plainest loop Python has.
+"""Packets per second from one process to another over loopback, compared with the simplest loop in Python.
 
 Both ways: one sending process, one receiving process, the same payloads. The bare loop is `sendto` and `recvfrom`, one
-datagram a packet, no order, no repair; its rate is what its receiver got, and what it lost is told. DCP delivers every
+datagram a packet, no order, no repair; its rate is what its receiver got, and losses are reported. DCP delivers every
 packet, in order, and each is compared with what was sent. The two take turns, and medians are compared, because the
 machine has other things to do.
 """
@@ -26,7 +26,7 @@ from bench.report import Report, Target, progress
 from dcp.links.link import Address
 from dcp.udp import BUFFER_BYTES
 
-SUMMARY = "packets a second from process to process, beside a bare sendto/recvfrom loop; memory over a long run"
+SUMMARY = "packets per second between two processes, compared with a bare sendto/recvfrom loop; memory over a long run"
 
 STREAM = "firehose"
 # Distinct payloads, used in turn: enough that a packet in the wrong place is noticed, few enough to stay in the cache.
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--packets", type=int, default=1_000_000, help="packets of the memory run (%(default)s)")
     parser.add_argument("--sample", type=int, default=200_000, help="packets of one speed run (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="speed runs of each kind (%(default)s)")
-    parser.add_argument("--size", type=int, default=350, help="bytes of a packet (%(default)s)")
+    parser.add_argument("--size", type=int, default=350, help="bytes per packet (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -316,6 +316,6 @@ def _draw(rates: dict[str, list[float]], figure: Any) -> None:
     names = list(rates)
     axes.boxplot([rates[name] for name in names], tick_labels=names)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("packets a second")
+    axes.set_ylabel("packets per second")
     axes.set_title("350-byte packets from process to process over loopback")
     axes.grid(axis="y", alpha=0.3)

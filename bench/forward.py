@@ -1,4 +1,4 @@
-"""How many packets a second a router passes on, by its number of children (the paper's Figure 11).
+"""Packets per second that a router forwards, by number of children (the paper's Figure 11).
 
 A router process gets 262-byte flights from a root and gives each to every child, whose query is trivial but must be
 evaluated; root and children live in another process. Beside it, a bare relay: `recvfrom`, parse with lxml, `sendto` a
@@ -24,7 +24,7 @@ import dcp
 from bench.report import Report, Target, progress
 from dcp.links.link import Address
 
-SUMMARY = "a router's packets a second by its number of children, beside a bare UDP relay (Figure 11)"
+SUMMARY = "a router's packets per second by number of children, compared with a bare UDP relay (Figure 11)"
 
 STREAM = "forward"
 QUERY = "/flight"
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> Report:
         data={"packet_bytes": len(FLIGHT), "query": QUERY, "rows": rows},
         columns=("children", "packets/s", "bare relay", "to bare"),
         rows=[(r["children"], r["packets_per_s"], r["bare_packets_per_s"], r["ratio_to_bare"]) for r in rows],
-        notes=("packets a second of the router's processor time; everything was delivered, in order, to every child",),
+        notes=("packets per second of the router's CPU time; everything was delivered, in order, to every child",),
         targets=[Target("ratio to bare >= 1.0 at every number of children", worst >= 1.0, f"{worst:.2f} at worst")],
         draw=lambda figure: _draw(rows, figure),
     )
@@ -215,7 +215,7 @@ def _draw(rows: list[dict[str, Any]], figure: Any) -> None:
     for key, label in (("packets_per_s", "skymesh"), ("bare_packets_per_s", "bare relay")):
         axes.plot([r["children"] for r in rows], [r[key] for r in rows], marker="o", label=label)
     axes.set_xlabel("children")
-    axes.set_ylabel("packets in, a second of processor")
+    axes.set_ylabel("packets in per second of CPU time")
     axes.set_ylim(bottom=0)
     axes.set_title("A router's forwarding rate, 262-byte flights")
     axes.legend()

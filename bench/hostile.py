@@ -31,7 +31,7 @@ from bench._attackers import ATTACKS, attack
 from bench._peers import PeerProcess, Peers
 from bench.report import Report, Target, progress
 
-SUMMARY = "a root under attack: what honest clients lose and wait, and what it costs the root"
+SUMMARY = "a root under attack: losses and delays of honest clients, and the cost to the root"
 
 MAX_P99_RATIO = 3.0
 MAX_GROWTH_MB = 50.0
@@ -45,12 +45,12 @@ DECOY_RATE = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=1_000.0, help="packets per second (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that peace and attack take turns (%(default)s)")
-    parser.add_argument("--quiet", type=float, default=4.0, help="seconds of peace (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of quiet and attack (%(default)s)")
+    parser.add_argument("--quiet", type=float, default=4.0, help="seconds of quiet (%(default)s)")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of attack (%(default)s)")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--no-queries", action="store_true", help="leave out the corpus of hostile queries")
-    only.add_argument("--only-queries", action="store_true", help="the corpus of hostile queries and nothing else")
+    only.add_argument("--no-queries", action="store_true", help="skip the corpus of hostile queries")
+    only.add_argument("--only-queries", action="store_true", help="run only the corpus of hostile queries")
     parser.add_argument("--attacks", nargs="+", choices=ATTACKS, metavar="NAME", default=list(ATTACKS))
 
 
@@ -75,9 +75,9 @@ def run(args: argparse.Namespace) -> Report:
         rows=[[row[name] for name in columns] for row in rows],
         targets=_targets(rows, queries),
         notes=(
-            f"The ratio takes latencies below {FLOOR_MS:g} ms as {FLOOR_MS:g} ms.",
+            f"The ratio counts latencies below {FLOOR_MS:g} ms as {FLOOR_MS:g} ms.",
             *(
-                f"{q['queries']} hostile queries, {q['entrance']}: slowest {q['slowest_ms']} ms of processor time "
+                f"{q['queries']} hostile queries, {q['entrance']}: slowest {q['slowest_ms']} ms of CPU time "
                 f"({q['slowest_chars']} characters, {q['slowest_query']!r}), median {q['median_ms']} ms, "
                 f"{q['rss_growth_mb']} MB"
                 for q in queries
@@ -143,7 +143,7 @@ def _measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         ]
         for client in clients:
             client.wait_parents(1)
-        start_at = time.monotonic() - LOG_PACKETS / args.rate  # so many are overdue, and are published at once
+        start_at = time.monotonic() - LOG_PACKETS / args.rate  # that many are overdue and are published at once
         root.ask("feed", (start_at, args.rate, payloads, None, 0))
         decoy.ask("feed", (time.monotonic(), DECOY_RATE, payloads, None, 0))
         time.sleep(2.0)

@@ -1,6 +1,6 @@
 """`skymesh join` on a running mesh: from the start of the process to its first packet, and what the time goes to.
 
-A local mesh of real processes with the real DHT (two roots, three routers, 100 packets a second). Then the real
+A local mesh of real processes with the real DHT (two roots, three routers, 100 packets/s). Then the real
 command, again and again, each time a process of its own; its log (`--log-json`) says when it was open, had found the
 DHT and had a parent. The clock starts before the process does. Beside it: `--help`, against an interpreter that does
 nothing.
@@ -24,7 +24,7 @@ from bench._peers import Peers
 from bench.report import REPOSITORY, Report, Target, progress
 from dht.addresses import endpoint_text
 
-SUMMARY = "seconds from `skymesh join` to its first packet on a running local mesh, and what they go to"
+SUMMARY = "seconds from `skymesh join` to its first packet on a running local mesh, broken down by phase"
 
 PAYLOADS = [b"<flight><id>UAL%d</id><altitude>%d</altitude></flight>" % (n, n % 450) for n in range(997)]
 MAX_FIRST_PACKET_S = 1.0
@@ -34,10 +34,12 @@ STREAM = "bench"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=10, help="how often the command is started (%(default)s)")
-    parser.add_argument("--rate", type=float, default=1_000.0, help="packets a second (%(default)s)")
+    parser.add_argument("--runs", type=int, default=10, help="how many times to start the command (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="packets per second (%(default)s)")
     parser.add_argument("--parents", type=int, default=2)
-    parser.add_argument("--starts", type=int, default=10, help="of --help, the fastest counts (%(default)s)")
+    parser.add_argument(
+        "--starts", type=int, default=10, help="how many times to run --help; the fastest counts (%(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -114,12 +116,12 @@ def _measure(bootstrap: tuple[str, int], parents: int, environment: dict[str, st
     came = time.time() if process.stdout.read(1) else None
     _, log = process.communicate()
     if came is None:
-        raise RuntimeError(f"no packet came: {log.decode()}")
+        raise RuntimeError(f"no packet arrived: {log.decode()}")
     at: dict[str, float] = {}
     for line in log.decode().splitlines():
         entry = json.loads(line)
         at.setdefault(entry.get("event", ""), entry["time"])
-    # A peer that is told of candidates by its first contact can have a parent before it says that it found the DHT.
+    # A peer that learns of candidates from its first contact can have a parent before it reports that it found the DHT.
     found = min(at["DhtFound"], at["ParentGained"])
     return {
         "first_packet_s": round(came - began, 3),

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.4, 0.5], help="(%(default)s)")
     parser.add_argument("--packets", type=int, default=400, help="packets of one mesh (%(default)s)")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between packets (%(default)s)")
-    parser.add_argument("--processes", type=int, default=2, help="that share the meshes (%(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="processes that share the meshes (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
 
 
@@ -137,7 +137,7 @@ def _report(cells: list[Cell], late: float) -> Report:
         },
         columns=("parents", "loss", "timers", "mean ms", "p99 ms", "delivered", "packets"),
         rows=[(c.parents, c.loss, c.timers, c.mean_ms, c.p99_ms, f"{c.delivered:.2%}", c.sent) for c in cells],
-        notes=[f"the event loop was late by {late * 1e3:.1f} ms (p99): that much of a latency is the machine's"],
+        notes=[f"the event loop was late by {late * 1e3:.1f} ms (p99), which is included in every latency"],
         targets=[
             Target("everything is delivered", delivered == 1.0, f"{delivered:.2%} in the worst cell"),
             Target(

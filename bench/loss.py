@@ -24,7 +24,7 @@ from bench._processes import Result, run_all
 from bench.report import Report, Target, progress
 from dcp.testing.conditions import Conditions
 
-SUMMARY = "effective loss before retransmission with 1 to 4 parents, beside p^n (Figure 6)"
+SUMMARY = "effective loss before retransmission with 1 to 4 parents, compared with p^n (Figure 6)"
 
 BOUND = 0.01
 # A NACK lists 64 stretches at most, and all that is missing is to be in the first one.
@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deviations",
         type=float,
         default=4.0,
-        help="packets of a cell: so many that an error of 0.01 is this many standard deviations (%(default)s)",
+        help="choose the packets per cell so that an error of 0.01 is this many standard deviations (%(default)s)",
     )
-    parser.add_argument("--packets", type=int, help="packets of every cell, in place of what --deviations asks for")
-    parser.add_argument("--processes", type=int, default=2, help="that share the meshes (%(default)s)")
-    parser.add_argument("--at-once", type=int, default=16, help="meshes at the same time in each (%(default)s)")
+    parser.add_argument("--packets", type=int, help="packets per cell, overriding --deviations")
+    parser.add_argument("--processes", type=int, default=2, help="processes that share the meshes (%(default)s)")
+    parser.add_argument("--at-once", type=int, default=16, help="concurrent meshes per process (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
 
 
@@ -91,7 +91,7 @@ class Job:
 
 
 def packets_for(parents: int, loss: float, deviations: float) -> int:
-    """Enough packets that an error of BOUND is so many standard deviations of the binomial, in whole trains."""
+    """Enough packets, in whole trains, that an error of BOUND is `deviations` standard deviations of the binomial."""
     p = loss**parents
     return max(MIN_PACKETS, math.ceil(p * (1 - p) * (deviations / BOUND) ** 2 / TRAIN) * TRAIN)
 
@@ -203,7 +203,7 @@ async def _receive_train(star: Star, number: int) -> None:
     for an in range(number * TRAIN + 1, (number + 1) * TRAIN + 1):
         item = await anext(star.subscription)
         if not isinstance(item, dcp.Packet) or item.an != an or int(item.payload) != an:
-            raise RuntimeError(f"packet {an} was to come: {item!r:.60}")
+            raise RuntimeError(f"expected packet {an}, got {item!r:.60}")
 
 
 def _draw(cells: list[Cell], figure: Any) -> None:

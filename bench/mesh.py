@@ -15,9 +15,9 @@ SUMMARY = "depth, fan-out, join messages and repair time of simulated meshes of 
 ROOTS = 3
 ROOT_CAPACITY = 12
 JOIN_RATE = 100.0
-"""Arrivals a second..."""
+"""Arrivals per second..."""
 MAX_ARRIVAL = 20.0
-"""...but all within so many seconds: the largest mesh is also the largest crowd."""
+"""...but all within this many seconds: the largest mesh is also the largest crowd."""
 SETTLE = 10.0
 REPAIR = 30.0
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Report:
         "unsettled",
     ]
     notes = [
-        f"messages a join, lookups counted as 2 log2(N) each: {fit['a']:.1f} + {fit['b']:.1f} log2(N), "
+        f"messages per join, lookups counted as 2 log2(N) each: {fit['a']:.1f} + {fit['b']:.1f} log2(N), "
         f"worst deviation {fit['deviation']:.1f}",
         f"repair: from the death of {args.die:.0%} of the peers at one instant until n sound parents again, over the "
         "peers that lost one",
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Report:
             notes[0],
         ),
         Target(
-            "everybody is back at n parents",
+            "every peer has n parents again",
             all(row["unsettled"] == 0 for row in rows),
             f"{sum(row['unsettled'] for row in rows)} peers short after {REPAIR:.0f} s",
         ),
@@ -172,7 +172,7 @@ def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     sizes = [row["peers"] for row in rows]
     left.semilogx(sizes, [row["depth"] for row in rows], "o-", label="depth, median")
     left.semilogx(sizes, [row["depth_max"] for row in rows], "o-", label="depth, deepest")
-    left.semilogx(sizes, [row["join_messages_with_lookups"] for row in rows], "s-", label="messages a join")
+    left.semilogx(sizes, [row["join_messages_with_lookups"] for row in rows], "s-", label="messages per join")
     left.set_xlabel("peers")
     left.legend()
     right.semilogx(sizes, [row["repair_s"] for row in rows], "o-", label="repair, median")

@@ -1,4 +1,4 @@
-"""What the demo's page costs with hundreds of flights: script time of every frame, and frames a second.
+"""What the demo's page costs with hundreds of flights: script time of every frame, and frames per second.
 
 The page's own server and files, and Chromium; in place of a mesh a made-up one speaks, in the page's own messages: the
 peers of the default demo, and flights with full trails, each told of once in ten seconds as at the feed's speed.
@@ -21,7 +21,7 @@ from typing import Any
 from bench._browser import browser, reason_for_none
 from bench.report import Report, Target, progress
 
-SUMMARY = "script time a frame of the demo's page with 500 flights, and frames a second, in Chromium"
+SUMMARY = "script time per frame of the demo's page with 500 flights, and frames per second, in Chromium"
 
 FRAME_MS = 1e3 / 60
 MAX_P95_MS = FRAME_MS / 2
@@ -45,8 +45,8 @@ COUNTERS = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDura
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--flights", type=int, default=500, help="in the air (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="that are measured (%(default)s)")
+    parser.add_argument("--flights", type=int, default=500, help="flights in the air (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds to measure (%(default)s)")
     parser.add_argument("--width", type=int, default=1440, help="of the window (%(default)s)")
     parser.add_argument("--height", type=int, default=900, help="of the window (%(default)s)")
 
@@ -95,7 +95,7 @@ def _measure(url: str, args: argparse.Namespace) -> dict[str, Any]:
         shown = "return Number(document.getElementById('flights').textContent)"
         while window.execute_script(shown) < args.flights:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the page has not shown {args.flights} flights within {PATIENCE:.0f} s")
+                raise RuntimeError(f"the page did not show {args.flights} flights within {PATIENCE:.0f} s")
             time.sleep(0.1)
         window.execute_script("window.timed.length = 0")
         before, began = _counters(window), time.monotonic()
@@ -147,7 +147,7 @@ def _report(args: argparse.Namespace, measured: dict[str, Any]) -> Report:
         notes=[f"Chromium {measured['chromium']}, headless: drawing is in software"],
         targets=[
             Target(
-                f"script time of a frame: p95 below {MAX_P95_MS:.1f} ms, half of a frame at 60/s",
+                f"script time per frame: p95 below {MAX_P95_MS:.1f} ms, half of a frame at 60/s",
                 p95 < MAX_P95_MS,
                 f"{p95:.2f} ms, median {p50:.2f} ms",
             ),
@@ -157,7 +157,7 @@ def _report(args: argparse.Namespace, measured: dict[str, Any]) -> Report:
 
 
 class _Stub:
-    """A mesh that isn't there: the messages of the default demo's size, and so many flights."""
+    """A simulated mesh: messages of the default demo's size, and the given number of flights."""
 
     def __init__(self, flights: int) -> None:
         dice = Random(7)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pipeline.archive.scan import Piece
 
-SUMMARY = "pipeline: ingest, selectivity and replay on Spark beside one process (rows a second, ratio, growth)"
+SUMMARY = "pipeline: ingest, selectivity and replay on Spark compared with one process (rows/s, ratio, growth)"
 PAPER = [
     "/flight",
     "/flight/flightleg/altitude > 300",
@@ -37,19 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lines", type=int, default=2_000_000, help="generated lines (default: 2,000,000)")
     parser.add_argument(
         "--growth", type=int, nargs="*", default=[1, 2, 5, 10], metavar="N",
-        help="how cost grows: ingest of so many million lines (default: 1 2 5 10)",
+        help="measure growth: ingest N million lines (default: 1 2 5 10)",
     )  # fmt: skip
-    parser.add_argument("--no-growth", action="store_true", help="leave out how cost grows with size")
-    parser.add_argument("--only-growth", action="store_true", help="nothing but how cost grows with size")
+    parser.add_argument("--no-growth", action="store_true", help="skip the measurement of growth")
+    parser.add_argument("--only-growth", action="store_true", help="only measure growth")
     parser.add_argument(
         "--turns",
         type=int,
         choices=range(1, 10),
         default=3,
         metavar="N",
-        help="how often each stage is run on Spark (default: 3)",
+        help="how many times to run each stage on Spark (default: 3)",
     )
-    parser.add_argument("--thousand-lines", type=int, help="lines that 1,000 queries look at (default: all of them)")
+    parser.add_argument("--thousand-lines", type=int, help="lines to match against 1,000 queries (default: all)")
     parser.add_argument("--master", default="local[2]", help="default: local[2]")
     parser.add_argument("--directory", type=Path, help="keep raw files and archives here (default: a temporary one)")
 
@@ -82,15 +82,15 @@ def _run(args: argparse.Namespace, root: Path) -> Report:
         _targets(rows, growth),
         notes=[
             *(
-                f"{row['stage']}: the middle of {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])}, each turn of "
-                "Spark's between two of one process"
+                f"{row['stage']}: the median of {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])}, each run of "
+                "Spark between two runs of one process"
                 for row in rows
             ),
-            "Not counted: starting Java and the workers, and a first job of a few lines. cpu_us: CPU time a row, in "
+            "Not counted: starting Java and the workers, and a first job of a few lines. cpu_us: CPU time per row, in "
             "microseconds, of all processes.",
             *(
-                f"{entry['lines']:>12,} lines: {entry['seconds']:.1f} s, {entry['us_per_line']:.2f} us a line, CPU "
-                f"{entry['cpu_us_per_line']:.2f} us a line; most memory: worker {entry['worker_mb']:.0f} MB, "
+                f"{entry['lines']:>12,} lines: {entry['seconds']:.1f} s, {entry['us_per_line']:.2f} us per line, CPU "
+                f"{entry['cpu_us_per_line']:.2f} us per line; peak memory: worker {entry['worker_mb']:.0f} MB, "
                 f"driver {entry['driver_mb']:.0f} MB, Java {entry['java_mb']:.0f} MB"
                 for entry in growth
             ),
@@ -110,7 +110,9 @@ def _targets(rows: list[dict[str, Any]], growth: list[dict[str, Any]]) -> list[T
     if len(growth) > 1:
         costs = [entry["cpu_us_per_line"] for entry in growth]
         spread = max(costs) / min(costs)
-        targets.append(Target("cost grows linearly", spread <= 1.3, f"CPU time a line differs {spread:.2f} times"))
+        targets.append(
+            Target("cost grows linearly", spread <= 1.3, f"CPU time per line differs by a factor of {spread:.2f}")
+        )
         for who in ("worker", "driver"):
             more = growth[-1][f"{who}_mb"] / growth[0][f"{who}_mb"]
             detail = f"{more:.2f} times from {growth[0]['lines']:,} to {growth[-1]['lines']:,} lines"
@@ -132,8 +134,8 @@ def _stages(args: argparse.Namespace, spark: SparkSession, raw: list[Path], root
             progress(f"{name}: one process")
             return run_all(_alone, [{"work": alone, **options}])[0]
 
-        # In turns: what a core does in a second changes while a shared machine works. A turn of Spark's is compared
-        # with the two of one process around it, and the middle of these ratios is told.
+        # In turns: the speed of a core changes while a shared machine works. Each run of Spark is compared
+        # with the two runs of one process around it, and the median of these ratios is reported.
         alone_turns, spark_turns = [in_one_process()], []
         for _ in range(args.turns):
             progress(f"{name}: Spark")

@@ -10,7 +10,7 @@ from bench import _flights
 from bench._switching import Workload, measure, prepare
 from bench.report import Report, Target
 
-SUMMARY = "cost of a packet with 1 to 100,000 standing queries over the ATC stream"
+SUMMARY = "cost per packet with 1 to 100,000 standing queries over the ATC stream"
 COLUMNS = [
     "queries",
     "links",
@@ -28,7 +28,7 @@ _OWN_FROM = 10_000  # queries, from which on they are also measured with a link 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-queries", type=int, default=100_000, help="the largest switch (default %(default)s)")
-    parser.add_argument("--packets", type=int, default=2000, help="packets a round (default %(default)s)")
+    parser.add_argument("--packets", type=int, default=2000, help="packets per round (default %(default)s)")
     parser.add_argument("--links", type=int, default=16, help="links that share the queries (default %(default)s)")
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> Report:
             _at_most("add at 100,000, us", last["add_us"], 50),
             _at_most("remove at 100,000, us", last["remove_us"], 50),
             _at_most("churn to quiet at 100,000", last["churn_to_quiet"], 1.5),
-            _at_most("bytes a query at 100,000", last["bytes_a_query"], 1536),
+            _at_most("bytes per query at 100,000", last["bytes_a_query"], 1536),
         ]
     return Report(
         "switch",
@@ -80,5 +80,5 @@ def _draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     naive = [row["ratio_to_parse"] * row["ratio_to_naive"] for row in rows]
     axes.loglog(sizes, naive, "s:", label="one XPath after another")
     axes.set_xlabel("standing queries")
-    axes.set_ylabel("time a packet, in times of its parse")
+    axes.set_ylabel("time per packet, relative to its parse")
     axes.legend()

@@ -10,7 +10,7 @@ from bench import _news
 from bench._switching import Workload, measure, prepare
 from bench.report import Report, Target
 
-SUMMARY = "cost of a news-sized document with up to 100,000 structural queries"
+SUMMARY = "cost per news-sized document with up to 100,000 structural queries"
 COLUMNS = [
     "kind",
     "queries",
@@ -27,7 +27,7 @@ COLUMNS += ["evaluated_a_packet"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-queries", type=int, default=100_000, help="the largest switch (default %(default)s)")
-    parser.add_argument("--documents", type=int, default=200, help="documents a round (default %(default)s)")
+    parser.add_argument("--documents", type=int, default=200, help="documents per round (default %(default)s)")
     parser.add_argument("--links", type=int, default=16, help="links that share the queries (default %(default)s)")
 
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Report:
                 ]
     targets = []
     for kind, size, limit in (("linear", 100_000, 4.0), ("mixed", 10_000, 15.0)):
-        for row in rows:  # a link for each query is no router: told, not judged, as in `switch`
+        for row in rows:  # one link per query is not a router: reported without a target, as in `switch`
             if row["kind"] == kind and row["queries"] == size and row["links"] == args.links:
                 value = row["ratio_to_parse"]
                 name = f"{size:,} {kind}, {row['links']:,} links, ratio_to_parse"

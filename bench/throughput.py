@@ -1,7 +1,7 @@
 """Throughput of a mesh of two tiers by loss: the paper's Figures 9 and 10.
 
 Every link has 75 kbit/s, 10 ms, and loses either way with probability p. The source gives 262 bytes at a time, 2,381
-bytes a second: much less than a link can carry. Three ways to the client:
+bytes per second: much less than a link can carry. Three ways to the client:
 
   DCP      two roots, two routers, one client; two parents at each tier (six links)
   TCP      the kernel's, with a splice in the middle: server, router, client (two links)
@@ -50,7 +50,7 @@ STREAM = "bench"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.4, 0.5], help="(%(default)s)")
     parser.add_argument("--seconds", type=float, default=90.0, help="how long the source sends (%(default)s)")
-    parser.add_argument("--repetitions", type=int, default=2, help="each in a process of its own (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=2, help="runs, each in its own process (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
 
 
@@ -310,8 +310,8 @@ def _draw(points: list[Point], figure: Any) -> None:
     if all(point.tcp is not None for point in points):
         axes.plot(losses, [point.tcp for point in points], "s-", label="kernel TCP with a splice")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("loss rate of every link, either way")
-    axes.set_ylabel("throughput at the client, byte/s")
-    axes.set_title("Two tiers, 75 kbit/s links, a stream of 2,381 byte/s")
+    axes.set_xlabel("loss rate of every link, each way")
+    axes.set_ylabel("throughput at the client, bytes/s")
+    axes.set_title("Two tiers, 75 kbit/s links, a stream of 2,381 bytes/s")
     axes.grid(alpha=0.3)
     axes.legend()

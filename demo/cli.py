@@ -1,4 +1,4 @@
-"""The command: a mesh with a page, a mesh with a verdict, or a big mesh in virtual time."""
+"""The command: a mesh with a page, a mesh with a verdict, or a large mesh in virtual time."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ DESCRIPTION = """\
 Watch a mesh lose half its peers and not one packet.
 
 Starts a real mesh of real processes on this machine - a DHT, roots that feed it with flights, routers, and clients with
-different XPath queries - and a page on which you can see it, and kill, freeze, slow and cut whatever you like. Whether
-a packet was lost is not assumed: the demo makes the feed itself and checks everything that every client is handed.
+different XPath queries - and a page that shows it, where you can kill, freeze, slow down and cut off any of them. The
+demo does not assume that no packet was lost: it knows the feed and checks everything that every client receives.
 """
 EPILOG = """\
 examples:
   python -m demo                                           the page; Ctrl-C ends everything
   python -m demo --clients 10 --routers 12 --parents 3 --roots 3
   python -m demo --headless --seconds 10                   no page, no faults, a verdict
-  python -m demo --headless --script parent-killed         a scenario (or a file of your own), and a verdict
+  python -m demo --headless --script parent-killed         a scenario (or your own file), and a verdict
   python -m demo --headless --script all --json            every scenario on one mesh, as JSON
-  python -m demo scenarios                                 what comes with the demo
-  python -m demo simulate --peers 1000 --minutes 10        a big mesh in virtual time (see simulate --help)
+  python -m demo scenarios                                 list the included scenarios
+  python -m demo simulate --peers 1000 --minutes 10        a large mesh in virtual time (see simulate --help)
 
-exit codes: 0 every promise was kept; 1 one broke; 2 a wrong call; 130 Ctrl-C
+exit codes: 0 all promises kept; 1 a promise broken; 2 invalid command line; 130 Ctrl-C
 """
 
 
@@ -41,13 +41,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     mesh = parser.add_argument_group("the mesh")
     for flag, name, words in (
-        ("--roots", "roots", "where the stream comes from"),
-        ("--routers", "routers", "peers that pass it on"),
-        ("--clients", "clients", "peers that want a part of it"),
-        ("--dht-nodes", "dht_nodes", "bare nodes of the DHT, where peers meet"),
-        ("--parents", "parents", "parents that every peer wants: n-1 of them can die with no stall"),
-        ("--capacity", "capacity", "children that a root or router takes"),
-        ("--log-packets", "log_packets", "history that every peer keeps"),
+        ("--roots", "roots", "peers that feed the stream into the mesh"),
+        ("--routers", "routers", "peers that forward it"),
+        ("--clients", "clients", "peers that receive part of it"),
+        ("--dht-nodes", "dht_nodes", "bare DHT nodes, through which peers find each other"),
+        ("--parents", "parents", "parents per peer: all but one can die without a stall"),
+        ("--capacity", "capacity", "maximum number of children of a root or router"),
+        ("--log-packets", "log_packets", "packets of history that every peer keeps"),
     ):
         value = getattr(defaults, name)
         mesh.add_argument(
@@ -59,25 +59,29 @@ def build_parser() -> argparse.ArgumentParser:
             help=f"{words} (default {value:,})",
         )
     mesh.add_argument(
-        "--copies", type=int, default=defaults.copies, metavar="N", help="of the built-in flights; 5 are 600 in the air"
+        "--copies",
+        type=int,
+        default=defaults.copies,
+        metavar="N",
+        help="copies of the built-in flights; 5 gives about 600 in the air",
     )
     mesh.add_argument(
-        "--speed", type=float, default=defaults.speed, metavar="X", help="times the speed of life (default %(default)g)"
+        "--speed", type=float, default=defaults.speed, metavar="X", help="multiple of real speed (default %(default)g)"
     )
     page = parser.add_argument_group("the page")
-    page.add_argument("--port", type=int, default=0, help="for the page (default: any that is free)")
+    page.add_argument("--port", type=int, default=0, help="port of the page (default: any free port)")
     run = parser.add_argument_group("without a page")
-    run.add_argument("--headless", action="store_true", help="no page: run, print a verdict, and end")
-    run.add_argument("--seconds", type=float, metavar="N", help="how long, at least; without a script default 10")
+    run.add_argument("--headless", action="store_true", help="no page: run, print a verdict, and exit")
+    run.add_argument("--seconds", type=float, metavar="N", help="minimum duration; without --script the default is 10")
     run.add_argument(
         "--script",
         action="append",
         default=[],
         metavar="FILE",
-        help="a scenario, by file or by name; may be repeated; all: every one that comes with the demo but the story",
+        help="a scenario, by file or name; may be repeated; 'all' runs every included one except the story",
     )
-    run.add_argument("--seed", type=int, help="of what a scenario leaves to chance")
-    run.add_argument("--json", action="store_true", help="the verdict as JSON on stdout")
+    run.add_argument("--seed", type=int, help="seed for the random choices of a scenario")
+    run.add_argument("--json", action="store_true", help="print the verdict as JSON to stdout")
     return parser
 
 
@@ -118,9 +122,9 @@ def _run(argv: Sequence[str]) -> int:
             ("--seed", args.seed),
         ):
             if value is not None:
-                raise DemoError(f"{flag} is for --headless; on the page there are buttons for it")
+                raise DemoError(f"{flag} requires --headless; the page has buttons for it")
         if not 0 <= args.port <= 65_535:
-            raise DemoError(f"--port is 0 to 65,535, not {args.port}")
+            raise DemoError(f"--port must be in 0..65535, got {args.port}")
         try:
             from demo.page.run import run_page
         except ModuleNotFoundError as error:
@@ -136,7 +140,7 @@ def _run(argv: Sequence[str]) -> int:
 def _scenarios(argv: Sequence[str]) -> int:
     from demo.scenarios.scenario import built_in, load
 
-    parser = argparse.ArgumentParser(prog="python -m demo scenarios", description="What comes with the demo.")
+    parser = argparse.ArgumentParser(prog="python -m demo scenarios", description="List the included scenarios.")
     parser.parse_args(argv)
     for name in built_in():
         scenario = load(name)

@@ -25,9 +25,9 @@ from peer.testing.meshsim import SimPeer
 from peer.testing.violations import MeshViolation
 
 BUILD_RATE: Final = 100.0
-"""Peers that arrive in a second at the beginning..."""
+"""Peers that arrive per second at the beginning..."""
 MAX_BUILD: Final = 20.0
-"""...but all within so many seconds."""
+"""...but all within this many seconds."""
 SETTLE: Final = 10.0
 CALM: Final = 60.0
 """At the end nobody dies any more: by then everybody must have its parents."""
@@ -74,18 +74,20 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--peers", type=int, default=1_000, help="besides the roots (default %(default)s)")
+    parser.add_argument(
+        "--peers", type=int, default=1_000, help="number of peers, not counting the roots (default %(default)s)"
+    )
     parser.add_argument("--roots", type=int, default=3, help="default %(default)s")
-    parser.add_argument("--parents", type=int, default=2, help="that every peer wants (default %(default)s)")
-    parser.add_argument("--capacity", type=int, default=6, help="children of a peer (default %(default)s)")
+    parser.add_argument("--parents", type=int, default=2, help="parents per peer (default %(default)s)")
+    parser.add_argument("--capacity", type=int, default=6, help="maximum children per peer (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=10.0, help="virtual ones, of churn (default %(default)s)")
     parser.add_argument(
-        "--churn", type=float, default=0.2, help="share of all peers that are killed in a minute (default %(default)s)"
+        "--churn", type=float, default=0.2, help="share of all peers killed per minute (default %(default)s)"
     )
     parser.add_argument("--loss", type=float, default=0.01, help="share of datagrams lost (default %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="default %(default)s")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what happened, as PNG or SVG")
-    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON to stdout")
     return parser
 
 
@@ -95,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
     if args.picture is not None:
         _import_matplotlib()
         if not args.picture.absolute().parent.is_dir():  # known before a run of minutes, not after it
-            raise DemoError(f"the picture can't be written to {args.picture}: there is no such folder")
+            raise DemoError(f"can't write the picture to {args.picture}: no such folder")
     run = simulate(args)
     summary = summarise(run, args)
     if args.json:
@@ -120,15 +122,15 @@ def _check(args: argparse.Namespace) -> None:
     ):
         value = getattr(args, name)
         if not least <= value <= most:
-            raise DemoError(f"--{name} is {least:g} to {most:g}, not {value:g}")
+            raise DemoError(f"--{name} must be in {least:g}..{most:g}, got {value:g}")
     if args.parents > args.roots:
         raise DemoError(f"{args.parents} parents need {args.parents} roots: the first peers have no other choice")
     if args.capacity <= args.parents:
-        raise DemoError("a peer must take more children than it wants parents, or there are fewer places than peers")
+        raise DemoError("--capacity must be greater than --parents, or there is not enough room for all peers")
 
 
 def simulate(args: argparse.Namespace) -> Run:
-    """Arrivals, churn, calm. A broken promise ends it, and is told."""
+    """Arrivals, churn, calm. A broken promise ends the run and is reported."""
     config = MeshConfig(parents_wanted=args.parents, capacity=args.capacity)
     simulation = MeshSimulation(
         args.seed, config=config, network=NetworkModel(loss=args.loss), walks_up=args.peers <= 200
@@ -241,12 +243,12 @@ def _table(summary: dict[str, Any], run: Run) -> str:
         ("to the first n parents", seconds(summary["join_s"])),
         ("repairs", f"{summary['repairs']:,}; median {seconds(summary['repair_s'])}"),
         ("cold restarts", f"{summary['cold_restarts']:,}"),
-        ("packets reached at once", f"{summary['reached_at_once']:.4%} of live peers"),
+        ("packets delivered immediately", f"{summary['reached_at_once']:.4%} of live peers"),
         ("in the worst second", f"{summary['reached_worst_second']:.2%}"),
         ("peers with all n parents", f"{summary['whole']:.2%} of the time"),
-        ("short at the end", f"{summary['short_at_the_end']}"),
+        ("lacking parents at the end", f"{summary['short_at_the_end']}"),
         ("promises", summary["broken"].splitlines()[0] if summary["broken"] else f"kept, {summary['checks']:,} checks"),
-        ("digest", f"{summary['digest']} (seed {summary['seed']}: the same call prints the same)"),
+        ("digest", f"{summary['digest']} (seed {summary['seed']}: the same command prints the same)"),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {text}" for name, text in rows)
@@ -284,7 +286,7 @@ def _import_matplotlib() -> Any:
     try:
         import matplotlib
     except ModuleNotFoundError:
-        raise DemoError("the picture needs matplotlib: pip install 'skymesh[plots]', or leave --picture out") from None
+        raise DemoError("the picture needs matplotlib: pip install 'skymesh[plots]', or omit --picture") from None
     matplotlib.use("Agg")
     return matplotlib
 
@@ -298,7 +300,7 @@ def draw(run: Run, args: argparse.Namespace, path: Path) -> None:
     depth, fan_out, repairs, reached = figure.subplots(2, 2).flat
     depths = simulation.depths()
     depth.hist(depths, bins=range(1, max(depths, default=1) + 2), align="left", color="#2a78c8", rwidth=0.85)
-    depth.set(title="depth", xlabel="longest way to a root, hops", ylabel="peers")
+    depth.set(title="depth", xlabel="longest path to a root, hops", ylabel="peers")
     children = [len(peer.mesh.children) for peer in simulation.live()]
     fan_out.hist(children, bins=range(max(children, default=0) + 2), align="left", color="#1f9d6b", rwidth=0.85)
     fan_out.set(title="fan-out", xlabel="children", ylabel="peers")
@@ -308,9 +310,9 @@ def draw(run: Run, args: argparse.Namespace, path: Path) -> None:
     reached.plot([s.at for s in samples], [100 * s.reached / max(1, s.live) for s in samples], color="#1f9d6b")
     reached.plot([s.at for s in samples], [100 * s.whole / max(1, s.live) for s in samples], color="#c8862a", lw=0.8)
     reached.set(title="deliveries", xlabel="virtual seconds", ylabel="% of live peers", ylim=(60, 101))
-    reached.legend(["a packet reaches it at once", "has all its parents"], loc="lower right")
-    figure.suptitle(f"{args.peers:,} peers, {args.churn:.0%} killed a minute, {args.loss:.0%} loss, seed {args.seed}")
+    reached.legend(["receives a packet immediately", "has all its parents"], loc="lower right")
+    figure.suptitle(f"{args.peers:,} peers, {args.churn:.0%} killed per minute, {args.loss:.0%} loss, seed {args.seed}")
     try:
         figure.savefig(path, dpi=110)
     except (OSError, ValueError) as error:
-        raise DemoError(f"the picture can't be written to {path}: {error}") from None
+        raise DemoError(f"can't write the picture to {path}: {error}") from None

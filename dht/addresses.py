@@ -59,7 +59,7 @@ def _is_private(host: str) -> bool:
 def neighbour_group(address: Address) -> str:
     """The same for places in tables and lookups, where a private address counts by port too.
 
-    A whole mesh may run on one machine of a LAN; whoever is on that LAN can do worse than crowd its DHT.
+    A whole mesh may run on one machine of a LAN; an attacker on that LAN can do worse than crowd its DHT.
     """
     if _is_private(address[0]):
         return f"{address[0]}:{address[1]}"
@@ -90,11 +90,11 @@ def _unpacked_host(packed: bytes) -> str:
 def decode_address_untrusted(data: bytes) -> Address:
     """6 or 18 bytes; ValueError for anything else, and for places nobody should be sent to."""
     if len(data) not in (IPV4_CONTACT_BYTES, IPV6_CONTACT_BYTES):
-        raise ValueError(f"an address of {len(data)} bytes")
+        raise ValueError(f"address has {len(data)} bytes")
     host = _unpacked_host(data[:-2])
     (port,) = _PORT.unpack(data[-2:])
     if not port or not is_usable_host(host):
-        raise ValueError("an unusable address")
+        raise ValueError("unusable address")
     return host, port
 
 
@@ -107,9 +107,9 @@ def parse_endpoint(text: str, *, default_host: str | None = None) -> tuple[str, 
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         if not _is_ipv6(host):
-            raise ValueError(f"{text!r}: in brackets stands an IPv6 address, as in [::1]:4700")
+            raise ValueError(f"{text!r}: brackets are for IPv6 addresses, as in [::1]:4700")
     elif ":" in host or "[" in host or "]" in host:
-        raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:4700")
+        raise ValueError(f"{text!r}: put an IPv6 address in brackets, as in [::1]:4700")
     if not host and default_host is not None:
         host = default_host
     elif not host:

@@ -57,7 +57,7 @@ class RecordCache:
         return sorted(self._pins.trusted(stream, self.claimed_roots(stream, now=now)), key=lambda root: root.peer_id)
 
     def claimed_roots(self, stream: str, *, now: float) -> list[PeerRecord]:
-        """Whoever calls itself a root of the stream, of whatever owner."""
+        """Every peer that claims to be a root of the stream, of any owner."""
         return [record for record in self._live(stream, now) if record.role is Role.ROOT]
 
     def trusted_roots(self, stream: str, *, now: float) -> tuple[list[PeerRecord], OwnerError | None]:

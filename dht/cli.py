@@ -1,4 +1,4 @@
-"""The operator's commands: a bare node, a look into the directory, keys, grants, pins."""
+"""The operator's commands: run a bare node, inspect the directory, manage keys, grants and pins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_HOME = Path("~/.local/share/skymesh")
 EXAMPLES = """\
 examples:
-  python -m dht node                                 # for this host alone
+  python -m dht node                                 # for this host only
   python -m dht node --listen 0.0.0.0:4700           # for the network
   python -m dht node --listen '[::]:4700' --bootstrap seed.example.org:4700 --no-beacon
   python -m dht get asdi --bootstrap 127.0.0.1:4700 --json
@@ -28,14 +28,14 @@ examples:
   python -m dht grant --owner owner.key --peer PEER_ID --stream asdi --days 30 > root.grant
   python -m dht pin asdi FINGERPRINT
 
-exit codes: 0 done; 1 it failed (one line on stderr says why), or `get` found nothing; 2 a wrong call; 130 Ctrl-C
+exit codes: 0 success; 1 failure (one line on stderr), or `get` found nothing; 2 invalid command line; 130 Ctrl-C
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dht",
-        description="Signed peer records in a Kademlia DHT: who is a root of a stream, who can be a parent.",
+        description="Signed peer records in a Kademlia DHT: the roots of a stream, and the peers that can be parents.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,36 +47,40 @@ def build_parser() -> argparse.ArgumentParser:
         type=_endpoint,
         default=("127.0.0.1", 4700),
         metavar="HOST:PORT",
-        help="default 127.0.0.1:4700, this host alone",
+        help="default 127.0.0.1:4700, this host only",
     )
-    node.add_argument("--key", type=Path, metavar="FILE", help="identity; made on first use (default HOME/node.key)")
+    node.add_argument("--key", type=Path, metavar="FILE", help="identity; created on first use (default HOME/node.key)")
     node.add_argument("--home", type=Path, default=DEFAULT_HOME, metavar="DIR", help="default %(default)s")
-    node.add_argument("--status", type=float, default=60.0, metavar="SECONDS", help="between status lines; 0: none")
+    node.add_argument(
+        "--status", type=float, default=60.0, metavar="SECONDS", help="interval between status lines; 0: none"
+    )
     node.add_argument("--json", action="store_true", help="status lines as JSON")
     _add_network_arguments(node)
     node.set_defaults(run=_node)
 
     get = commands.add_parser("get", help="show every record of a stream, verified, with its age")
     get.add_argument("stream", help="asdi, or asdi.FINGERPRINT of its owner")
-    get.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    get.add_argument("--wait", type=float, default=10.0, metavar="SECONDS", help="for the DHT to answer (default 10)")
+    get.add_argument("--json", action="store_true", help="print one JSON document to stdout")
+    get.add_argument(
+        "--wait", type=float, default=10.0, metavar="SECONDS", help="how long to wait for the DHT (default 10)"
+    )
     get.add_argument("--home", type=Path, default=DEFAULT_HOME, metavar="DIR", help="default %(default)s")
     _add_network_arguments(get)
     get.set_defaults(run=_get)
 
-    keygen = commands.add_parser("keygen", help="make a key pair in a new file of mode 0600")
+    keygen = commands.add_parser("keygen", help="create a key pair in a new file of mode 0600")
     keygen.add_argument("file", type=Path)
     keygen.add_argument("--json", action="store_true")
     keygen.set_defaults(run=_keygen)
 
-    grant = commands.add_parser("grant", help="sign that a peer is a root of a stream, as one line")
+    grant = commands.add_parser("grant", help="sign a grant, one line of text, that makes a peer a root of a stream")
     grant.add_argument("--owner", type=Path, required=True, metavar="FILE", help="the stream owner's key")
     grant.add_argument("--peer", required=True, metavar="PEER_ID", help="as `keygen` and `peer` print it")
     grant.add_argument("--stream", required=True, help="asdi, or asdi.FINGERPRINT of the owner")
-    grant.add_argument("--days", type=float, default=30.0, help="until it expires (default 30)")
+    grant.add_argument("--days", type=float, default=30.0, help="days until it expires (default 30)")
     grant.set_defaults(run=_grant)
 
-    pin = commands.add_parser("pin", help="accept an owner for an open stream name, in place of the pinned one")
+    pin = commands.add_parser("pin", help="accept an owner for an open stream name, replacing the pinned one")
     pin.add_argument("stream")
     pin.add_argument("owner", metavar="FINGERPRINT")
     pin.add_argument(
@@ -117,7 +121,7 @@ def _add_network_arguments(parser: argparse.ArgumentParser) -> None:
         type=_endpoint,
         default=[],
         metavar="HOST:PORT",
-        help="a node to join by; may be repeated",
+        help="a node to start from; may be repeated",
     )
     parser.add_argument("--no-beacon", action="store_true", help="do not look for peers on this LAN by multicast")
 
@@ -129,7 +133,7 @@ def _keygen(args: argparse.Namespace) -> int:
     try:
         identity.save(args.file.expanduser())
     except FileExistsError:
-        raise DhtError(f"{args.file} exists already; a key is never overwritten") from None
+        raise DhtError(f"{args.file} already exists; a key is never overwritten") from None
     if args.json:
         print(json.dumps({"file": str(args.file), "peer_id": identity.fingerprint}))
     else:
@@ -142,7 +146,7 @@ def _grant(args: argparse.Namespace) -> int:
     from dht.streams import Grant
 
     if not 0 < args.days <= 3650:
-        raise ValueError("a grant lives for more than 0 and at most 3650 days")
+        raise ValueError("--days must be above 0 and at most 3650")
     owner = Identity.load(args.owner.expanduser())
     expires_at = int(time.time() + args.days * 86400)
     peer_id = parse_id_text(args.peer)
@@ -188,7 +192,7 @@ def _node(args: argparse.Namespace) -> int:
                 _print_json({"event": "listening", "host": host, "port": port, "peer_id": identity.fingerprint})
             else:
                 place = endpoint_text(service.address)
-                print(f"node {identity.fingerprint} listens on {place}; Ctrl-C stops it", flush=True)
+                print(f"node {identity.fingerprint} listening on {place}; Ctrl-C stops it", flush=True)
             while not stop.is_set():
                 try:
                     await asyncio.wait_for(stop.wait(), args.status or None)
@@ -309,7 +313,7 @@ def _print_table(records: list[PeerRecord], now: float) -> None:
 
 
 def _owners(records: list[PeerRecord]) -> list[str]:
-    """Whose roots there are, in full: what `pin` and `--owner-id` take."""
+    """The owners of the roots, in full: `pin` and `--owner-id` take these."""
     from collections import Counter
 
     from dht.identity import id_text

@@ -35,7 +35,7 @@ class NodeConfig:
     max_reply_ratio: int = 3  # an answer is at most this much larger than its request: no amplifier for spoofed sources
     max_outstanding: int = 1024
 
-    request_rate: float = 200.0  # requests a second that one source may send
+    request_rate: float = 200.0  # requests per second allowed from one source
     request_burst: float = 400.0
     max_sources: int = 4096  # rate-limited sources remembered; beyond that the longest silent is forgotten
 
@@ -51,7 +51,7 @@ class NodeConfig:
     probe_interval: float = 20.0  # the contact heard least recently, and one that was given up (heals partitions)
     rejoin_min_delay: float = 1.0
     rejoin_max_delay: float = 30.0
-    handoff_interval: float = 90.0  # what nobody refreshed for that long is stored anew on the nodes nearest to it
+    handoff_interval: float = 90.0  # records not refreshed for this long are stored again on the nodes nearest to them
     max_handoffs: int = 64  # records a round
     max_given_up: int = 128
     placement_lifetime: float = 45.0  # how long a publisher stores to the same replicas without a new lookup

@@ -102,7 +102,7 @@ class Directory(Protocol):
         """
 
     async def claimed_roots(self, stream: str) -> list[PeerRecord]:
-        """Whoever calls itself a root, of whatever owner; nothing is pinned. For roots that look before they serve."""
+        """Every peer that claims to be a root, of any owner; pins nothing. For roots that check before they serve."""
 
     async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         """A fair sample of the peers that fit."""

@@ -39,7 +39,7 @@ def count_and_log(kind: str, error: Exception) -> None:
     # The text may quote a stranger's bytes: no control characters, no endless lines.
     text = ascii(str(error))[:MAX_TEXT]
     log.warning("unexpected error in %s, dropped: %s: %s (once only)", kind, type(error).__name__, text)
-    log.debug("the traceback of the error in %s", kind, exc_info=error)
+    log.debug("traceback of the error in %s", kind, exc_info=error)
 
 
 _handler: Handler = count_and_log

@@ -46,9 +46,9 @@ def parse_id_text(text: str) -> PeerId:
     try:
         raw = base64.b32decode(text.upper())
     except (binascii.Error, ValueError) as exc:
-        raise ValueError(f"an id is 32 base32 characters, not {text!r}") from exc
+        raise ValueError(f"an id must be 32 base32 characters, got {text!r}") from exc
     if len(raw) != ID_BYTES or id_text(raw) != text:
-        raise ValueError(f"an id is 32 lower-case base32 characters, not {text!r}")
+        raise ValueError(f"an id must be 32 lowercase base32 characters, got {text!r}")
     return PeerId(raw)
 
 
@@ -75,7 +75,7 @@ class Identity:
     def from_seed(cls, seed: bytes) -> Identity:
         """A fixed key from 32 bytes: for files, and for simulations that must repeat."""
         if len(seed) != SEED_BYTES:
-            raise ValueError(f"a seed is {SEED_BYTES} bytes, not {len(seed)}")
+            raise ValueError(f"a seed must be {SEED_BYTES} bytes, got {len(seed)}")
         private = Ed25519PrivateKey.from_private_bytes(seed)
         return cls(private, private.public_key().public_bytes_raw())
 
@@ -123,7 +123,7 @@ class Identity:
         except (OSError, UnicodeDecodeError) as exc:
             raise IdentityError(f"cannot read the key file {path}: {exc}") from exc
         if stat.S_IMODE(mode) & 0o077:
-            raise IdentityError(f"the key file {path} can be read by others; run: chmod 600 {path}")
+            raise IdentityError(f"other users can read the key file {path}; run: chmod 600 {path}")
         try:
             if not text.startswith(_FILE_PREFIX):
                 raise ValueError("unknown format")

@@ -96,7 +96,7 @@ class MemoryDirectory:
 
     async def publish(self, record: PeerRecord) -> Published:
         if record.peer_id != self._peer_id:
-            raise ValueError("a peer publishes only itself")
+            raise ValueError("a peer can only publish its own record")
         self.hub.publish(record)
         self._published[record.stream] = record
         return Published(1)

@@ -40,9 +40,9 @@ class Pins:
         """Pin this owner, whatever was pinned before. PinsError when the file cannot be written."""
         check_stream_name(stream)
         if owner_of_name(stream) is not None:
-            raise ValueError(f"{stream} names its owner; there is nothing to pin")
+            raise ValueError(f"{stream} contains its owner's fingerprint and can't be pinned")
         if stream not in self._owners and len(self._owners) >= MAX_PINS:
-            raise ValueError(f"{MAX_PINS} streams are pinned already; remove some from {self._path}")
+            raise ValueError(f"{MAX_PINS} streams are already pinned; remove some from {self._path}")
         self._owners[stream] = owner
         if self._path is not None:
             _save(self._path, self._owners)
@@ -53,7 +53,7 @@ class Pins:
         if settled == owner:
             return
         if owner_of_name(stream) is not None:
-            raise ValueError(f"{stream} names another owner than {id_text(owner)}")
+            raise ValueError(f"{stream} contains the fingerprint of another owner, not {id_text(owner)}")
         self.accept(stream, owner)
 
     def trusted(self, stream: str, roots: Iterable[PeerRecord]) -> list[PeerRecord]:
@@ -83,10 +83,10 @@ class Pins:
         named = ", ".join(id_text(owner) for owner in owners[:MAX_OWNERS_NAMED])
         if len(owners) > MAX_OWNERS_NAMED:
             named += f" and {len(owners) - MAX_OWNERS_NAMED} more (python -m dht get {stream} lists all)"
-        kept = f", or for good with: python -m dht pin {stream} FINGERPRINT --pins {self._path}" if self._path else ""
+        kept = f", or save it with: python -m dht pin {stream} FINGERPRINT --pins {self._path}" if self._path else ""
         return SeveralOwners(
-            f"the stream {stream} is served by roots of {len(owners)} owners, and it is not known which of them is the "
-            f"right one: {named}. Ask the operator of the stream for its owner's fingerprint (a root prints it when it "
+            f"roots of {len(owners)} owners serve the stream {stream}, and it is not known which owner is the "
+            f"right one: {named}. Ask the stream's operator for its owner's fingerprint (a root prints it when it "
             f"starts) and choose it with --owner-id FINGERPRINT{kept}",
             owners,
         )
@@ -95,8 +95,8 @@ class Pins:
         came = id_text(Counter(root.owner for root in roots).most_common(1)[0][0])
         where = f" --pins {self._path}" if self._path is not None else ""
         return StreamOwnerChanged(
-            f"the stream {stream} belongs to another owner now: pinned is {id_text(owner)}, its roots are of {came}. "
-            f"Somebody may be posing as it. If the change is right, accept it: python -m dht pin {stream} {came}{where}"
+            f"the stream {stream} now belongs to another owner: {id_text(owner)} is pinned, the roots are of {came}. "
+            f"They may be impostors. If the change is intended, accept it: python -m dht pin {stream} {came}{where}"
         )
 
 
@@ -113,7 +113,9 @@ def _load(path: Path) -> dict[str, PeerId]:
     except OSError as exc:
         raise PinsError(f"cannot read the pin file {path}: {exc}") from exc
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise PinsError(f"the pin file {path} is damaged ({exc}); repair it, or remove it to trust anew") from exc
+        raise PinsError(
+            f"the pin file {path} is damaged ({exc}); repair it, or delete it to trust the next owner seen"
+        ) from exc
 
 
 def _save(path: Path, owners: dict[str, PeerId]) -> None:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 
 class SourceLimiter:
-    """At most `rate` a second and `burst` at once from any one source.
+    """Allow each source at most `rate` per second and `burst` at once.
 
     The longest silent source is forgotten when the table is full: its bucket would be full again soon anyway.
     """

@@ -28,7 +28,7 @@ Address = tuple[str, int]
 
 RECORD_FORMAT = 0x01
 MAX_RECORD_BYTES = 512  # two of the largest still fit one answer beside eight IPv6 contacts
-MAX_QUERY_TEXT_BYTES = 120  # a longer query is told by its hash alone
+MAX_QUERY_TEXT_BYTES = 120  # a longer query is published only as its hash
 MAX_ADDRESSES = 4  # IPv4, IPv6, and one more of each for a host on two networks
 QUERY_HASH_BYTES = 16
 MAX_LIFETIME = 600.0  # the longest lifetime a record may have: what a dead peer haunts the mesh at most
@@ -58,7 +58,7 @@ class QuerySummary:
     @classmethod
     def of(cls, canonical: str) -> QuerySummary:
         if not canonical:
-            raise ValueError("a query is not empty; a peer without one has `query=None`")
+            raise ValueError("query must not be empty; use `query=None` for none")
         digest = hashlib.sha256(b"skymesh query\0" + canonical.encode("utf-8")).digest()[:QUERY_HASH_BYTES]
         short = len(canonical.encode("utf-8")) <= MAX_QUERY_TEXT_BYTES
         return cls(digest, canonical if short else None)
@@ -80,7 +80,7 @@ class PeerRecord:
     free_repair_slots: int = 0  # room kept for peers that lost a parent
     wanted_parents: int = 0  # the resilience it asks for
     held_parents: int = 0  # and what it has
-    send_rate: int = 0  # bytes a second
+    send_rate: int = 0  # bytes per second
     query: QuerySummary | None = None
     grant: Grant | None = None
     withdrawn: bool = False
@@ -115,7 +115,7 @@ class SignedRecord:
 def sign_record(record: PeerRecord, identity: Identity) -> SignedRecord:
     """Encode and sign; ValueError when a field does not fit or the record is not this identity's."""
     if record.peer_id != identity.peer_id:
-        raise ValueError("a record is signed by the peer that it describes")
+        raise ValueError("a record must be signed by the peer that it describes")
     check_stream_name(record.stream)
     if record.role is Role.ROOT:
         check_root(record)
@@ -142,9 +142,9 @@ def sign_record(record: PeerRecord, identity: Identity) -> SignedRecord:
             record.query.hash if record.query is not None else bytes(QUERY_HASH_BYTES),
         )
     except struct.error as exc:
-        raise ValueError(f"a field of the record is out of range: {exc}") from exc
+        raise ValueError(f"record field out of range: {exc}") from exc
     if not 1 <= len(record.addresses) <= MAX_ADDRESSES:
-        raise ValueError(f"a record has 1 to {MAX_ADDRESSES} addresses, not {len(record.addresses)}")
+        raise ValueError(f"a record must have 1 to {MAX_ADDRESSES} addresses, got {len(record.addresses)}")
     text = (record.query.text or "") if record.query is not None else ""
     payload = b"".join(
         (
@@ -167,7 +167,7 @@ def check_root(record: PeerRecord) -> None:
         raise RecordRejected(Refusal.NO_GRANT, f"not vouched for by the owner of {record.stream}")
     grant = record.grant
     if grant is not None and (grant.stream, grant.peer_id) != (record.stream, record.peer_id):
-        raise RecordRejected(Refusal.BAD_GRANT, "made for another stream or peer")
+        raise RecordRejected(Refusal.BAD_GRANT, "issued for another stream or peer")
 
 
 class RecordVerifier:
@@ -192,7 +192,7 @@ class RecordVerifier:
             if expires_at <= now:
                 raise RecordRejected(Refusal.EXPIRED, f"{now - expires_at:.0f} s ago")
             if expires_at > now + MAX_LIFETIME + CLOCK_SKEW:
-                raise RecordRejected(Refusal.TOO_LONG_LIVED, f"{expires_at - now:.0f} s ahead: is a clock wrong?")
+                raise RecordRejected(Refusal.TOO_LONG_LIVED, f"expires in {expires_at - now:.0f} s; check the clocks")
         known = self._verified.get(wire)
         if known is None:
             known = SignedRecord(_decode_verified(wire), wire)
@@ -247,7 +247,7 @@ def _parse(payload: bytes, public_key: bytes) -> PeerRecord:
         grant = Grant.decode(payload[offset : offset + GRANT_BYTES], stream=stream, peer_id=peer_id)
         offset += GRANT_BYTES
     if offset != len(payload):
-        raise ValueError(f"{len(payload) - offset} bytes too many")
+        raise ValueError(f"{len(payload) - offset} trailing bytes")
     return PeerRecord(
         stream=stream,
         peer_id=peer_id,
@@ -274,19 +274,19 @@ def _parse(payload: bytes, public_key: bytes) -> PeerRecord:
 def _query(present: bool, query_hash: bytes, text_bytes: bytes) -> QuerySummary | None:
     if not present:
         if text_bytes or any(query_hash):
-            raise ValueError("a query without its flag")
+            raise ValueError("query without its flag")
         return None
     if not text_bytes:
         return QuerySummary(query_hash)
     summary = QuerySummary.of(text_bytes.decode("utf-8"))
     if summary.hash != query_hash:
-        raise ValueError("the query's hash is another query's")
+        raise ValueError("the query's hash does not match its text")
     return summary
 
 
 def _prefixed(data: bytes, limit: int) -> bytes:
     if len(data) > limit:
-        raise ValueError(f"{len(data)} bytes where {limit} is the most")
+        raise ValueError(f"{len(data)} bytes, maximum {limit}")
     return bytes([len(data)]) + data
 
 
@@ -294,7 +294,7 @@ def _take(payload: bytes, offset: int, limit: int) -> tuple[bytes, int]:
     length = payload[offset]
     end = offset + 1 + length
     if length > limit or end > len(payload):
-        raise ValueError("a length beyond its limit or the end")
+        raise ValueError("length exceeds its limit or the data")
     return payload[offset + 1 : end], end
 
 
@@ -309,7 +309,7 @@ def _encode_address(address: Address) -> bytes:
 def _take_address(payload: bytes, offset: int) -> tuple[Address, int]:
     size = {4: 4, 6: 16}.get(payload[offset])
     if size is None:
-        raise ValueError("an address that is neither IPv4 nor IPv6")
+        raise ValueError("address is neither IPv4 nor IPv6")
     end = offset + 1 + size
     ip = ipaddress.ip_address(payload[offset + 1 : end])
     (port,) = struct.unpack_from(">H", payload, end)

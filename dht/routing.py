@@ -143,7 +143,7 @@ class ContactTable(RoutingTable):  # type: ignore[misc]  # kademlia has no types
         return targets
 
     def _ranked_nodes(self) -> list[tuple[int, TableNode]]:
-        """Every node with its id as a number, made anew only after the table has changed."""
+        """Every node with its id as a number, rebuilt only after the table has changed."""
         if self._flat is None:
             self._flat = [(node.long_id, node) for node in self]
         return self._flat

@@ -29,7 +29,7 @@ class Shares(Generic[T]):
         return list(self._items.get(source, ()))
 
     def largest(self) -> str | None:
-        """A source that holds the most; of several the one that has held so many for the longest time."""
+        """The source that holds the most; if several do, the one that has held that many for the longest."""
         return next(iter(self._with[self._most])) if self._most else None
 
     def add(self, source: str, item: T) -> None:

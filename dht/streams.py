@@ -1,6 +1,6 @@
 """Stream names, and who may call itself a root of one.
 
-`asdi` is open: its owner is whoever holds the key that was pinned on first use. `asdi.<fingerprint>` names its owner:
+`asdi` is open: its owner is the holder of the key pinned on first use. `asdi.<fingerprint>` names its owner:
 only a root that holds that owner's grant (or is the owner) counts.
 """
 
@@ -28,7 +28,7 @@ def check_stream_name(stream: str) -> str:
     """The name itself, or ValueError."""
     if not _NAME.fullmatch(stream):
         raise ValueError(
-            f"{stream!r} is no stream name: 1 to 31 of a-z, 0-9 and '-', then optionally '.' and a fingerprint"
+            f"{stream!r} is not a stream name: use 1 to 31 of a-z, 0-9 and '-', then optionally '.' and a fingerprint"
         )
     return stream
 
@@ -87,7 +87,7 @@ class Grant:
             raise ValueError("this is not a grant: it should begin with " + _TEXT_PREFIX)
         body = base64.b64decode(text.removeprefix(_TEXT_PREFIX), validate=True)
         if not ID_BYTES + GRANT_BYTES < len(body) <= ID_BYTES + GRANT_BYTES + MAX_STREAM_BYTES:
-            raise ValueError("this grant is cut off or damaged")
+            raise ValueError("this grant is truncated or damaged")
         stream = check_stream_name(body[ID_BYTES + GRANT_BYTES :].decode("ascii"))
         grant = cls.decode(
             body[ID_BYTES : ID_BYTES + GRANT_BYTES], stream=stream, peer_id=PeerId(bytes(body[:ID_BYTES]))

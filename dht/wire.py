@@ -180,7 +180,7 @@ def _found(sender: NodeId, observed: Address | None, rest: list[Any], kind: type
             kind is FindValue and len(token) == TOKEN_BYTES and total >= 0 and _are_records(wires)
         ):
             return Found(sender, observed, token, _contacts(contacts), total, full, tuple(wires))
-    raise ValueError("an answer to another question")
+    raise ValueError("reply to a different request")
 
 
 def _contacts(items: list[Any]) -> tuple[Contact, ...]:

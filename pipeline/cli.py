@@ -1,4 +1,4 @@
-"""`python -m pipeline`: the command line. Documents on stdout, everything else on stderr."""
+"""`python -m pipeline`: the command line. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED, INTERRUPTED = 3, 130
 DESCRIPTION = """\
 The data pipeline: raw ASDI text -> packets -> archive -> analysis -> replay.
 
-  python -m pipeline doctor                                     is everything there?
+  python -m pipeline doctor                                     check the installation
   python -m pipeline generate --flights 5000 --days 1 --out raw synthetic feed text
   python -m pipeline ingest raw --out archive                   text to packets in the archive
   python -m pipeline verify archive
@@ -25,22 +25,24 @@ The data pipeline: raw ASDI text -> packets -> archive -> analysis -> replay.
   python -m pipeline analyze selectivity archive --queries queries.txt
   python -m pipeline replay archive --speed 10 --roots-key asdi feed a live mesh from history
 
-Everything runs on this machine (--master local[*]) with nothing to set up, or on a cluster with --master spark://HOST:PORT.
+Everything runs on this machine (--master local[*]) without setup, or on a cluster with --master spark://HOST:PORT.
 """
-EPILOG = "Exit codes: 0 done, 1 a problem was found (verify, doctor), 2 wrong call, 3 failed, 130 interrupted."
+EPILOG = (
+    "Exit codes: 0 success, 1 a problem was found (verify, doctor), 2 invalid command line, 3 failed, 130 interrupted."
+)
 
 EXAMPLES = {
     "ingest": [
-        "ingest raw --out archive                              a directory of files, in the order of their names",
+        "ingest raw --out archive                              a directory of files, in order of name",
         "ingest asdi-2026-11-16.txt.gz --out archive --date 2026-11-16",
-        "ingest tfmdata.xml --format tfms --out archive        one packet a message",
+        "ingest tfmdata.xml --format tfms --out archive        one packet per message",
     ],
     "verify": ["verify archive --json"],
     "compact": ["compact archive"],
     "retain": ["retain archive --before 2026-01-01"],
     "analyze": [
         "analyze bandwidth archive --from 2026-11-16 --to 2026-11-17 --plot bandwidth.png",
-        "analyze selectivity archive --queries queries.txt     a query a line",
+        "analyze selectivity archive --queries queries.txt     one query per line",
         'analyze selectivity archive --query "/flight/flightleg/altitude > 300"',
         "analyze fleet archive --json",
         "analyze mesh client1.jsonl client2.jsonl --by level   what `skymesh join --trace FILE` wrote",
@@ -48,7 +50,7 @@ EXAMPLES = {
     "train-dictionary": ["train-dictionary archive --out dictionaries"],
     "record": [
         "record --log recording --out archive --roots-key asdi --bootstrap 127.0.0.1:9000",
-        "record --log recording --out archive --once           what the log has now, and no more",
+        "record --log recording --out archive --once           only what the log has now",
     ],
     "replay": [
         "replay archive --from 2026-11-16T12:00 --to 2026-11-16T13:00 --speed 10 --roots-key asdi",
@@ -60,15 +62,15 @@ EXAMPLES = {
 
 
 def number(least: float) -> Callable[[str], float]:
-    """A number that is not below the least."""
+    """Return a parser for numbers of at least `least`."""
 
     def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
         if not least <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is not at least {least:g}")
+            raise argparse.ArgumentTypeError(f"must be at least {least:g}, got {text}")
         return value
 
     return parse
@@ -77,16 +79,16 @@ def number(least: float) -> Callable[[str], float]:
 def count(text: str) -> int:
     value = number(1)(text)
     if value != int(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(value)
 
 
 def moment(text: str) -> datetime:
-    """2026-11-16, 2026-11-16T12:30, with or without a zone; UTC is meant when none is given."""
+    """Parse 2026-11-16 or 2026-11-16T12:30, with or without a time zone (default UTC)."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-11-16 or 2026-11-16T12:30") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; use 2026-11-16 or 2026-11-16T12:30") from None
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
@@ -102,8 +104,8 @@ def build_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     group = common.add_argument_group("Spark")
     group.add_argument("--master", help="where to run: local[2], spark://HOST:PORT (default: local[*])")
-    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="any setting of Spark's")
-    common.add_argument("--json", action="store_true", help="one JSON document on stdout in place of the table")
+    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="any Spark setting")
+    common.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
@@ -117,88 +119,92 @@ def build_parser() -> argparse.ArgumentParser:
 
     from pipeline import commands as c
 
-    sub = command("ingest", "raw feed files (plain, gzip, zstd) to packets in an archive", c.run_ingest)
+    sub = command("ingest", "convert raw feed files (plain, gzip, zstd) to packets in an archive", c.run_ingest)
     sub.add_argument("raw", nargs="+", metavar="RAW", help="files, or directories of files, in order")
     sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
     sub.add_argument("--format", choices=["asdi", "tfms", "sfdps"], default="asdi", help="default: asdi (text)")
     sub.add_argument("--stream", help="name of the stream in the archive (default: the format's name)")
-    sub.add_argument("--date", type=day, help="date near the first line; default: in the file's name, else the file's")
-    sub.add_argument("--first-an", type=int, help="AN of the first line; default: from the feed's number and time")
+    sub.add_argument("--date", type=day, help="date near the first line (default: from the file's name, else its date)")
+    sub.add_argument("--first-an", type=int, help="AN of the first line (default: from the feed's number and time)")
 
-    sub = command("verify", "read a whole archive: checksums, order, repeats, contiguity", c.run_verify)
+    sub = command("verify", "check a whole archive: checksums, order, repeats, contiguity", c.run_verify)
     sub.add_argument("archive", type=Path)
-    sub = command("compact", "one file an hour where there are several", c.run_compact)
+    sub = command("compact", "merge the files of each hour into one", c.run_compact)
     sub.add_argument("archive", type=Path)
     sub = command("retain", "remove days before a date", c.run_retain)
     sub.add_argument("archive", type=Path)
     sub.add_argument("--before", required=True, type=day, metavar="DATE")
 
-    analyze = command("analyze", "questions over an archive or over traces", c.run_analyze)
+    analyze = command("analyze", "analyze an archive or traces", c.run_analyze)
     analyze.add_argument("what", choices=["bandwidth", "selectivity", "fleet", "mesh"])
     analyze.add_argument("paths", nargs="+", metavar="PATH", help="an archive; for mesh: trace files (JSON lines)")
-    analyze.add_argument("--stream", help="of the archive (default: all)")
+    analyze.add_argument("--stream", help="stream in the archive (default: all)")
     analyze.add_argument("--from", dest="start", type=moment, metavar="TIME")
     analyze.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
-    analyze.add_argument("--queries", type=Path, help="selectivity: a file with an XPath query a line")
+    analyze.add_argument("--queries", type=Path, help="selectivity: a file with one XPath query per line")
     analyze.add_argument("--query", action="append", default=[], help="selectivity: an XPath query (repeatable)")
-    analyze.add_argument("--namespace", action="append", default=[], metavar="P=URI", help="prefix for the queries")
+    analyze.add_argument(
+        "--namespace", action="append", default=[], metavar="P=URI", help="namespace prefix for the queries"
+    )
     analyze.add_argument("--dictionary", type=Path, help="bandwidth: the stream's zstd dictionary")
-    analyze.add_argument("--by", choices=["peer", "level", "parents"], default="peer", help="mesh: a row for each")
+    analyze.add_argument("--by", choices=["peer", "level", "parents"], default="peer", help="mesh: one row for each")
     analyze.add_argument("--plot", type=Path, metavar="PNG")
 
-    sub = command("train-dictionary", "a zstd dictionary for the stream's packets", c.run_train)
+    sub = command("train-dictionary", "train a zstd dictionary for the stream's packets", c.run_train)
     sub.add_argument("archive", type=Path)
     sub.add_argument("--out", required=True, type=Path, metavar="DIR")
     sub.add_argument("--stream", default="asdi")
     sub.add_argument("--seed", type=int, default=2001)
 
-    sub = command("record", "a live stream into an archive, exactly once, until interrupted", c.run_record)
+    sub = command("record", "record a live stream into an archive, exactly once, until interrupted", c.run_record)
     sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the archive")
     sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
-    sub.add_argument("--checkpoint", type=Path, help="Spark's memory of what is done (default: LOG/checkpoint)")
-    sub.add_argument("--roots-key", help="join this mesh with `peer record`; without, only read the log")
-    sub.add_argument("--query", help="XPath of what to record (default: everything)")
-    sub.add_argument("--bootstrap", help="HOST:PORT of peers that are up")
+    sub.add_argument("--checkpoint", type=Path, help="Spark's checkpoint directory (default: LOG/checkpoint)")
+    sub.add_argument("--roots-key", help="join this mesh with `peer record`; without it, only read the log")
+    sub.add_argument("--query", help="XPath query for what to record (default: everything)")
+    sub.add_argument("--bootstrap", help="HOST:PORT of running peers")
     sub.add_argument("--stream", default="asdi")
-    sub.add_argument("--once", action="store_true", help="take what the log has now, and end")
+    sub.add_argument("--once", action="store_true", help="take what the log has now, and exit")
     sub.add_argument(
         "--interval", type=number(0), default=10, metavar="S", help="seconds between batches (default: 10)"
     )
-    sub.add_argument("--max-records", type=count, default=100_000, help="of a batch (default: 100,000)")
+    sub.add_argument("--max-records", type=count, default=100_000, help="per batch (default: 100,000)")
     sub.add_argument("--progress", type=Path, metavar="FILE", help="append each batch's progress as JSON lines")
 
-    sub = command("replay", "packets of an archive again, in order: to a root, or to stdout", c.run_replay)
+    sub = command("replay", "replay packets of an archive in order, to a root or to stdout", c.run_replay)
     sub.add_argument("archive", type=Path)
     sub.add_argument("--from", dest="start", type=moment, metavar="TIME")
     sub.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
     sub.add_argument("--stream")
-    sub.add_argument("--speed", type=number(0), default=1.0, help="times real time; 0: as fast as it goes (default: 1)")
-    sub.add_argument("--roots-key", help="publish as a root of this mesh; without, packets go to stdout")
-    sub.add_argument("--bootstrap", metavar="HOST:PORT", help="of the root: a peer that is up")
+    sub.add_argument(
+        "--speed", type=number(0), default=1.0, help="multiple of real time; 0: as fast as possible (default: 1)"
+    )
+    sub.add_argument("--roots-key", help="publish as a root of this mesh; without it, packets go to stdout")
+    sub.add_argument("--bootstrap", metavar="HOST:PORT", help="of the root: a running peer")
     sub.add_argument("--listen", metavar="HOST:PORT", help="of the root: its UDP address")
     sub.add_argument("--owner", metavar="FILE", help="of the root: key file of the stream's owner")
-    sub.add_argument("--format", choices=["jsonl", "xml"], default="jsonl", help="on stdout (default: jsonl)")
+    sub.add_argument("--format", choices=["jsonl", "xml"], default="jsonl", help="format on stdout (default: jsonl)")
     sub.add_argument("--no-spark", action="store_true", help="read the files in this process; the order is the same")
 
-    sub = command("generate", "synthetic ASDI text from the built-in feed, an hour a file", c.run_generate)
-    sub.add_argument("--flights", required=True, type=int, metavar="N", help="a day, about")
+    sub = command("generate", "write synthetic ASDI text from the built-in feed, one file per hour", c.run_generate)
+    sub.add_argument("--flights", required=True, type=int, metavar="N", help="approximate flights per day")
     sub.add_argument("--days", required=True, type=float, metavar="D")
     sub.add_argument("--out", required=True, type=Path, metavar="DIR")
     sub.add_argument("--start", type=moment, default=datetime(2026, 1, 5, tzinfo=UTC), help="default: 2026-01-05")
     sub.add_argument("--seed", type=int, default=2001)
     sub.add_argument("--gzip", action="store_true")
 
-    command("doctor", "what is there, what is missing, and a job that really runs", c.run_doctor)
+    command("doctor", "check what is installed and run a real job", c.run_doctor)
     return parser
 
 
 def one_sentence(error: BaseException) -> str:
-    """What to tell of an error that came out of Spark: the sentence of the worker's own error if there is one."""
+    """Summarize an error raised by Spark: the message of the worker's own error if there is one."""
     found = re.findall(r"(?:PipelineError|ArchiveError|PacketLogError|LogDamaged|OSError): (.+)", str(error))
     if found:
         return str(found[-1]).strip()
     if "Traceback (most recent call last)" in str(error):
-        # What stands last in Python's part of it; Java's begins behind.
+        # The last line of Python's part; Java's part follows it.
         found = re.findall(r"^(?:\w+\.)*([A-Z]\w*: .+)$", str(error).partition("SQLSTATE")[0], re.MULTILINE)
         if found:
             return f"a worker failed: {found[-1]}"
@@ -208,7 +214,7 @@ def one_sentence(error: BaseException) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
-    # py4j logs every call that Ctrl-C interrupts as an error, with its traceback; nobody else logs here.
+    # py4j logs every call that Ctrl-C interrupts as an error, with its traceback; nothing else logs here.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         return int(args.run(args))
@@ -219,9 +225,9 @@ def main(argv: list[str] | None = None) -> int:
         progress("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has gone: nothing more to say
+        sys.stderr.close()  # the reader of the output is gone
         return 0
     except Exception as error:
-        # The outermost line: Spark raises what its workers and its JVM raise, and a page of both helps nobody.
+        # Spark raises what its workers and its JVM raise; a page of both helps no one, so print one line.
         progress(one_sentence(error))
         return FAILED

@@ -34,7 +34,7 @@ def run_ingest(args: Namespace) -> int:
     from pipeline.ingest.xml import ingest_xml
     from pipeline.tasks import shown
 
-    expand(args.raw)  # what is not there is told before Spark is started
+    expand(args.raw)  # report missing files before Spark is started
     _make_folder(args.out)
     spark = command.session(args, "ingest")
     first_an = args.first_an if args.first_an is not None else described_first_an(args.raw)
@@ -45,13 +45,13 @@ def run_ingest(args: Namespace) -> int:
             on_progress=progress,
         )  # fmt: skip
     if done.unchanged:
-        progress("the archive has this input already; nothing changed")
+        progress("the archive already has this input; nothing changed")
     command.show_result(done, args)
     return 0
 
 
 def _make_folder(path: Path) -> None:
-    """`PipelineError` if nothing can be written there."""
+    """Raise `PipelineError` if nothing can be written there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,7 +62,7 @@ def _make_folder(path: Path) -> None:
 
 def _check_folder_of(path: Path | None) -> None:
     if path is not None and not path.absolute().parent.is_dir():
-        raise PipelineError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+        raise PipelineError(f"cannot write {path}: no folder {path.absolute().parent}")
 
 
 def run_verify(args: Namespace) -> int:
@@ -113,11 +113,11 @@ def run_analyze(args: Namespace) -> int:
         Archive(args.paths[0]).require()
     _check_folder_of(args.plot)
     if args.dictionary is not None and not args.dictionary.is_file():
-        raise PipelineError(f"there is no dictionary {args.dictionary}; `train-dictionary` makes one")
+        raise PipelineError(f"no dictionary {args.dictionary}; create one with `train-dictionary`")
     if args.what == "mesh":
         missing = [path for path in args.paths if not Path(path).exists()]
         if missing:
-            raise PipelineError(f"there is no trace {missing[0]}; `skymesh join --trace FILE` writes one")
+            raise PipelineError(f"no trace {missing[0]}; create one with `skymesh join --trace FILE`")
     queries = _queries(args) if args.what == "selectivity" else []
     spark = command.session(args, f"analyze {args.what}", light=args.what == "selectivity")
     with shown(spark, f"analyze {args.what}"):
@@ -150,7 +150,7 @@ def _queries(args: Namespace) -> list[str]:
 def _namespaces(args: Namespace) -> dict[str, str]:
     wrong = [item for item in args.namespace if "=" not in item]
     if wrong:
-        raise PipelineError(f"--namespace needs P=URI, not {wrong[0]!r}")
+        raise PipelineError(f"--namespace must be P=URI, got {wrong[0]!r}")
     return dict(item.partition("=")[::2] for item in args.namespace)
 
 
@@ -171,7 +171,7 @@ def _draw_bandwidth(figure: Any, rows: list[dict[str, Any]]) -> None:
     for axis, names in zip(axes, (("raw", "xml"), ("raw_compressed", "xml_compressed", "xml_dictionary")), strict=True):
         for name in names:
             axis.plot(hours, [row[name] / 1000 for row in rows], label=name.replace("_", " "))
-        axis.set_ylabel("KB a second")
+        axis.set_ylabel("KB/s")
         axis.legend()
     axes[1].set_xlabel("time (UTC), five-minute averages")
 
@@ -194,7 +194,7 @@ def _selectivity(spark: SparkSession, archive: Archive, queries: list[str], args
 def _draw_rates(figure: Any, rates: list[float]) -> None:
     axis = figure.subplots()
     axis.plot(range(1, len(rates) + 1), rates, marker=".")
-    axis.set_xlabel("queries, the broadest first")
+    axis.set_xlabel("queries, broadest first")
     axis.set_ylabel("share of packets that match")
     axis.set_yscale("symlog", linthresh=1e-4)
 
@@ -265,7 +265,7 @@ def run_record(args: Namespace) -> int:
     from pipeline.live.record import BatchGate, record
 
     if not args.roots_key and not args.log.is_dir():
-        raise PipelineError(f"there is no packet log in {args.log}; give --roots-key to record one")
+        raise PipelineError(f"no packet log in {args.log}; use --roots-key to record one")
     _make_folder(args.out)
     _check_folder_of(args.progress)
     spark = command.session(args, "record")
@@ -297,22 +297,24 @@ def run_record(args: Namespace) -> int:
     except Exception:
         if not signals:
             raise
-        # Whoever signals a whole group or service reaches Java too, which may have gone first.
+        # A signal to a whole group or service also reaches Java, which may have ended first.
     finally:
         for number, handler in zip(handled, before, strict=True):
             signal.signal(number, handler)
     if signal.SIGINT in signals[:1]:
         raise KeyboardInterrupt
-    return 0  # also after SIGTERM: whoever stops a service asked for it
+    return 0  # also after SIGTERM, which is how a service is stopped
 
 
 def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: BatchGate, signals: list[int]) -> None:
-    """Let the batch that is being written get into the archive; a second Ctrl-C does not wait for it."""
+    """Finish writing the current batch to the archive; a second Ctrl-C does not wait for it."""
     asked = time.monotonic()
     is_told = False
     while not gate.shut(0.1) and signals.count(signal.SIGINT) < 2:
         if not is_told and time.monotonic() - asked > 2:
-            progress("record: ends with this batch; Ctrl-C again ends at once, and the batch comes with the next start")
+            progress(
+                "record: stopping after this batch; press Ctrl-C again to stop now, and the next start writes the batch"
+            )
             is_told = True
     query.stop()
     spark.stop()
@@ -340,7 +342,7 @@ def run_replay(args: Namespace) -> int:
 
 
 def _run_until_ctrl_c(command: list[str]) -> int:
-    """The terminal sends Ctrl-C to the root too, which leaves the mesh in its own time: we wait for it."""
+    """Wait for the root to leave the mesh: the terminal sends Ctrl-C to it too."""
     with subprocess.Popen(command) as process:
         while True:
             try:
@@ -350,7 +352,7 @@ def _run_until_ctrl_c(command: list[str]) -> int:
 
 
 def _print_packets(packets: Iterable[Replayed], args: Namespace) -> int:
-    """In the packets' own time, `speed` times as fast."""
+    """Print packets at `speed` times their own pace."""
     begun = first = None
     said = time.monotonic()
     for count, packet in enumerate(packets, 1):
@@ -379,7 +381,7 @@ def run_generate(args: Namespace) -> int:
 
     hours = round(args.days * 24)
     if hours < 1 or args.flights < 1:
-        raise PipelineError("generate needs at least one flight and an hour")
+        raise PipelineError("generate needs at least one flight and one hour")
     _make_folder(args.out)
     spark = command.session(args, "generate")
     with shown(spark, "generate"):

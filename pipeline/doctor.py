@@ -1,4 +1,4 @@
-"""Is everything there that the pipeline needs? Says what, and what to do about what is missing."""
+"""Check that everything the pipeline needs is installed, and say how to fix what is not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def java() -> Check:
 
 
 def job(open_session: Callable[[], SparkSession]) -> Check:
-    """A job that really runs: JVM, workers, Arrow, and the worker's Python."""
+    """Run a real job: JVM, workers, Arrow, and the worker's Python."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -80,11 +80,11 @@ def _worker(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  S
 
 
 def examine(open_session: Callable[[], SparkSession]) -> list[Check]:
-    """A session is opened only when everything that it needs is there."""
+    """Open a session only if everything that it needs is installed."""
     python = Check("python", sys.version_info >= (3, 11), sys.version.split()[0], "skymesh needs Python 3.11 or later")
     checks = [python, *packages(), java()]
     if all(check.ok for check in checks):
         checks.append(job(open_session))
     else:
-        checks.append(Check("a job", False, "not tried", f"first mend the above (Java {OLDEST_JAVA} or later)"))
+        checks.append(Check("a job", False, "not tried", f"fix the above first (Java {OLDEST_JAVA} or later)"))
     return checks

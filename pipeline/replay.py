@@ -86,7 +86,7 @@ def _replayed(batch: pa.RecordBatch) -> Iterator[Replayed]:
 def ranges(
     archive: Archive, files: list[DataFile], from_us: int | None, to_us: int | None, rows: int = RANGE_ROWS
 ) -> list[Piece]:
-    """Files, sorted by their first AN, as ranges of ANs of about so many rows, in order; each needs only its files."""
+    """Split files, sorted by first AN, into AN ranges of about this many rows, in order; each needs only its files."""
     from pipeline.archive.scan import Piece
 
     found: list[Piece] = []

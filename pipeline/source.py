@@ -87,7 +87,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._recorder is not None:
             check_recorder(self._recorder, self._log)
         if not self._log.is_dir():
-            raise PipelineError(f"there is no packet log in {self._log}")
+            raise PipelineError(f"no packet log in {self._log}")
         if not self._roots_key and not self._is_settled:
             self._settle()
         return Reader(self._log)
@@ -120,7 +120,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             end = min(end, start["position"] + limit.max_rows)
         elif not isinstance(limit, ReadAllAvailable):
-            raise PipelineError(f"the source `mesh` knows no limit like {limit!r}")
+            raise PipelineError(f"the source `mesh` does not support the limit {limit!r}")
         return {"position": max(end, start["position"])}
 
     def reportLatestOffset(self) -> dict[str, int]:
@@ -133,7 +133,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._fail:
                 raise PipelineError(
                     f"positions {begin} to {first - 1} are gone from {self._log}: its retention was too short for this "
-                    "query; set failOnDataLoss to false to go on without them"
+                    "query; set failOnDataLoss to false to continue without them"
                 )
             begin = min(first, stop)
         return [_Range(at, min(at + _RECORDS_A_TASK, stop)) for at in range(begin, stop, _RECORDS_A_TASK)]
@@ -166,7 +166,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except LogTruncated as gone:
             raise PipelineError(f"{self._log}: {gone}") from gone
         if expected != end:
-            raise PipelineError(f"{self._log} ends at position {expected}, though {end} had been there")
+            raise PipelineError(f"{self._log} ends at position {expected}, but {end} was there before")
         if rows:
             yield batch()
 

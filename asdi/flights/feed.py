@@ -38,7 +38,7 @@ _BUCKET_MINUTES = 10
 _EARLIEST_MINUTES = 150
 _LATEST_MINUTES = 200
 MAX_COPIES = 500
-"""Bound on `copies`: some 1,000 messages a second, ten times the real feed."""
+"""Maximum of `copies`: about 1,000 messages per second, ten times the real feed."""
 
 _FZ, _AF_PLAN, _AF_DELAY, _RZ, _DZ, _TZ, _UZ, _AF_ENROUTE, _TO, _AZ = range(10)
 
@@ -243,11 +243,11 @@ def _day_of_month(day: int) -> int:
 
 
 class Feed:
-    """The feed for a seed and a number of copies of its flights: 1 gives some 2 messages a second, 45 the real rate."""
+    """The feed for a seed and a number of copies of its flights: 1 gives about 2 messages/s, 45 the real rate."""
 
     def __init__(self, *, seed: int = 2001, copies: int = 1) -> None:
         if not 1 <= copies <= MAX_COPIES:
-            raise ValueError(f"copies must be 1 to {MAX_COPIES}, not {copies}")
+            raise ValueError(f"copies must be in 1..{MAX_COPIES}, got {copies}")
         self.seed = seed
         self.copies = copies
         self._table = load()
@@ -284,7 +284,7 @@ class Feed:
         return cycles * self._before_day[-1] + self._before_day[rest]
 
     def lines(self, start: int, stop: int | None = None) -> Iterator[Line]:
-        """All messages with start <= time < stop (for ever without one), in order of their ANs."""
+        """All messages with start <= time < stop (endless without `stop`), in order of AN."""
         an = self.first_an(start)
         minute = start // 60 * 60
         arrivals = self._arrivals(start)
@@ -333,7 +333,7 @@ class Feed:
             yield beat, f"{prefix}{beat % 60:02d}{_HEARTBEAT_FACILITY}HB"
 
     def _arrivals(self, start: int) -> Iterator[tuple[int, list[_Flight]]]:
-        """(the moment from which they may send, flights), for ever, a bucket of the schedule at a time.
+        """Yield (time from which they may send, flights) endlessly, one bucket of the schedule at a time.
 
         Buckets are made when they are asked for. Flights that are over at the start are left out.
         """

@@ -23,9 +23,9 @@ class ClientCheck:
         self._truth = truth
         self.position: int | None = None
         """Everything up to here is settled: handed over, not wanted, or lost."""
-        self._began = 0  # what was published before is told late, now and then, and was never asked for
+        self._began = 0  # packets published earlier are sometimes reported late, and were never asked for
         self._expected: list[int] = []  # a heap: wanted, published, not handed over yet
-        self._earlier: list[tuple[int, Query]] = []  # (up to, query): for packets that are told to be published late
+        self._earlier: list[tuple[int, Query]] = []  # (up to, query): for packets reported late as published
         self._told_gaps: list[tuple[int, int]] = []
         self.delivered = 0
         self.lost = 0
@@ -42,11 +42,11 @@ class ClientCheck:
             if fact.matches(self.query):
                 heappush(self._expected, fact.an)
         elif fact.matches(self._query_at(fact.an)):
-            # Told late: the client is past it, and was not handed it (else it would be known as published).
+            # Reported late: the client is past it and did not receive it (else it would be known as published).
             if any(after < fact.an <= until for after, until in self._told_gaps):
                 self.lost += 1
             else:
-                self._lose(fact.an, "was passed over")
+                self._lose(fact.an, "was skipped")
 
     # --- what the client was handed -----------------------------------------------------------------------------------
 
@@ -62,13 +62,13 @@ class ClientCheck:
         """The packet, when it is one that the client had to be handed."""
         fact = self._truth[an]
         if self.position is None:
-            self._complain(f"{an} came before the start")
+            self._complain(f"{an} arrived before the start")
         elif an <= self.position:
-            self._complain(f"{an} came again, or out of order at {self.position}")
+            self._complain(f"{an} arrived again, or out of order at {self.position}")
         elif fact is None:
-            self._complain(f"{an} is not in the feed, or too old to tell")
+            self._complain(f"{an} is not in the feed, or too old to check")
         elif fact.crc != crc:
-            self._complain(f"{an} is not what the feed said")
+            self._complain(f"{an} differs from the feed")
         elif not fact.matches(self.query):
             self._complain(f"{an} was not asked for")
         else:

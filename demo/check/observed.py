@@ -26,11 +26,11 @@ LEAD = 1.0
 """The truth is made so much before it is due, so that no client can be handed what is not known yet."""
 MAX_EVENTS = 400
 REMEMBER_DEAD = 60.0
-"""A client that is dead for longer is not waited for by the truth: it starts anew at the present."""
+"""The truth does not wait for a client that is dead for longer: it restarts at the present."""
 ON_THE_WAY = 1.0
-"""What was due so lately may still be under way, and be told late."""
+"""What was due this recently may still be in transit, and be reported late."""
 CPU_SECONDS = 5.0
-"""CPU is told as the mean over so long: processes report twice a second, and late on a busy machine."""
+"""CPU is the mean over this time: processes report twice per second, and late on a busy machine."""
 COUNTERS = ("duplicates", "nacks", "recovered", "retransmitted")
 
 
@@ -115,7 +115,7 @@ class ObservedMesh:
                 lost = check.lost
                 check.gap(after, until)
                 if check.lost > lost:
-                    self.note("loss", member.name, f"a gap: {check.lost - lost} packets can't be had from anybody")
+                    self.note("loss", member.name, f"gap: {check.lost - lost} packets lost")
             case ["query", position, text]:
                 query = Query.parse(text)
                 check.switched(position, query)
@@ -126,7 +126,7 @@ class ObservedMesh:
                 wrong = check.wrong
                 fact = check.packet(an, crc)
                 if check.wrong > wrong:
-                    self.note("loss", member.name, f"a promise broke: {', '.join(check.complaints[-1:])}")
+                    self.note("loss", member.name, f"broken promise: {', '.join(check.complaints[-1:])}")
                 if fact is None:
                     return
                 self.air.saw(member.name, fact)
@@ -135,7 +135,7 @@ class ObservedMesh:
                 else:
                     self.ledger.took(member.name, at - fact.due_at, at)
             case _:
-                raise MeshError(f"{member.name} told of {item!r}")
+                raise MeshError(f"{member.name} reported unknown item {item!r}")
 
     def _event(self, member: Member, event: dict[str, Any], now: float) -> None:
         name = event["name"]
@@ -157,17 +157,17 @@ class ObservedMesh:
                 reason = str(event.get("reason", "")).replace("_", " ")
                 self.note("lostparent", member.name, f"lost its parent {other or 'a peer'}: {reason}", other)
             case "ParentSuspected":
-                self.note("suspected", member.name, f"suspects {other or 'a parent'}, which is silent", other)
+                self.note("suspected", member.name, f"suspects {other or 'a parent'}: no sign of life", other)
             case "Thawed":
-                self.note("info", member.name, f"woke up after {event['slept']:.1f} s and checks what it believed")
+                self.note("info", member.name, f"woke up after {event['slept']:.1f} s and checks its links")
             case "ColdRestart":
-                self.note("info", member.name, "no parent for too long: starts over")
+                self.note("info", member.name, "no parent for too long: starting over")
             case "FallingBehind":
-                self.note("info", member.name, "its program does not keep up: the parents wait, nobody else does")
+                self.note("info", member.name, "its application is too slow: its parents wait, other peers do not")
             case "KeepingUp":
-                self.note("info", member.name, "its program keeps up again")
+                self.note("info", member.name, "its application keeps up again")
             case "Overrun" | "Disconnected":
-                self.note("info", member.name, f"{event.get('reason', '')}: it comes back")
+                self.note("info", member.name, f"{event.get('reason', '')}: rejoining")
 
     def judge(self, member: Member, now: float) -> None:
         """Is it short of parents, and is the mesh whole again?"""
@@ -176,7 +176,7 @@ class ObservedMesh:
             self._note_whole(took)
 
     def _note_whole(self, took: float) -> None:
-        self.note("whole", "", f"every peer has its {self.settings.parents} parents again, after {took:.2f} s")
+        self.note("whole", "", f"all peers have {self.settings.parents} parents again after {took:.2f} s")
 
     def note(self, kind: str, who: str, text: str, other: str = "") -> None:
         self._event_count += 1
@@ -196,7 +196,7 @@ class ObservedMesh:
 
     def member(self, name: str) -> Member:
         if name not in self.members:
-            raise MeshError(f"there is no {name!r}: {', '.join(sorted(self.members))}")
+            raise MeshError(f"no peer {name!r}; peers: {', '.join(sorted(self.members))}")
         return self.members[name]
 
     def reset_totals(self) -> None:
@@ -225,7 +225,7 @@ class ObservedMesh:
         return sorted(alive, key=lambda other: (self.members[other].role == "root", other))
 
     def _counters(self) -> dict[str, int]:
-        """Sums over all peers, those of earlier lives included, as far as they were told."""
+        """Sums over all peers, including earlier runs of the same peer, as far as reported."""
         return {
             name: self._buried[name] + sum(int(m.status.get(name, 0)) for m in self.members.values())
             for name in COUNTERS
@@ -279,7 +279,7 @@ class ObservedMesh:
         return True
 
     def look(self, now: float) -> None:
-        """To be called every tenth of a second or so."""
+        """Call this about every tenth of a second."""
         self.truth.make_until(now + LEAD)
         took = self.ledger.look(now)
         if took is not None:

@@ -18,17 +18,17 @@ NEEDS_QT = "skymesh: the desktop example needs PySide6: pip install 'skymesh[des
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m demo.desktop",
-        description="A desktop window on a stream of flights: a map, a query box, a lamp for resilience.",
-        epilog="to look at it without anything else running: python -m demo.desktop --demo",
+        description="A desktop window on a stream of flights: a map, a query box, a resilience indicator.",
+        epilog="to try it without a running mesh: python -m demo.desktop --demo",
     )
     parser.add_argument("--roots-key", default="asdi", metavar="NAME", help="the stream (default: asdi)")
-    parser.add_argument("--bootstrap", action="append", default=[], metavar="HOST:PORT", help="a peer to begin with")
+    parser.add_argument("--bootstrap", action="append", default=[], metavar="HOST:PORT", help="a peer to start from")
     parser.add_argument("--parents", type=int, default=2, metavar="N", help="parents to hold (default: 2)")
-    parser.add_argument("--query", default="", metavar="XPATH", help="what to ask for at first (default: everything)")
+    parser.add_argument("--query", default="", metavar="XPATH", help="initial query (default: everything)")
     parser.add_argument("--no-beacon", action="store_true", help="do not look for peers on this host and LAN")
-    parser.add_argument("--demo", action="store_true", help="start two roots with the built-in feed beside the window")
+    parser.add_argument("--demo", action="store_true", help="also start two roots with the built-in feed")
     parser.add_argument("--speed", type=float, default=20.0, metavar="X", help="of --demo's feed (default: 20)")
-    parser.add_argument("--screenshot", metavar="FILE", help="save a picture of the window after --after and end")
+    parser.add_argument("--screenshot", metavar="FILE", help="save a picture of the window after --after and exit")
     parser.add_argument("--after", type=float, default=20.0, metavar="SECONDS", help="(default: 20)")
     return parser
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     from peer.optionspec import address
 
     if arguments.query and (problem := explained(arguments.query)):
-        print(f"skymesh: this query is refused: {problem}", file=sys.stderr)
+        print(f"skymesh: invalid query: {problem}", file=sys.stderr)
         return 5
     try:
         bootstrap = [address(text) for text in arguments.bootstrap]

@@ -36,7 +36,7 @@ class Flight:
     heard_at: float = 0.0
     placed_at: float = 0.0
     drift: tuple[float, float] = (0.0, 0.0)
-    """Degrees of latitude and longitude a second, by the last two reports."""
+    """Degrees of latitude and longitude per second, from the last two reports."""
     interval: float = 0.0
     """Seconds between them."""
     trail: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=TRAIL))
@@ -52,7 +52,7 @@ class Flight:
         return math.degrees(math.atan2(east, north)) % 360 if north or east else 0.0
 
     def at(self, now: float) -> tuple[float, float]:
-        """Where it is by now, as far as can be told; it does not run on for longer than two reports take."""
+        """Its estimated position now; it is not extrapolated for longer than two report intervals."""
         ahead = min(max(0.0, now - self.placed_at), 2 * self.interval)
         return self.latitude + self.drift[0] * ahead, self.longitude + self.drift[1] * ahead
 

@@ -149,8 +149,8 @@ class Sky(QWidget):
         lines = [
             f"{flight.callsign}  {flight.aircraft}".rstrip(),
             f"{flight.origin or '?'} to {flight.destination or '?'}",
-            f"{flight.altitude * 100:,} ft" if flight.altitude is not None else "altitude not told",
-            f"{flight.knots} kn, heading {flight.heading:.0f}°" if flight.knots is not None else "speed not told",
+            f"{flight.altitude * 100:,} ft" if flight.altitude is not None else "altitude unknown",
+            f"{flight.knots} kn, heading {flight.heading:.0f}°" if flight.knots is not None else "speed unknown",
         ]
         box = QRectF(self.width() - 172, 10, 160, 16 + 15 * len(lines))
         painter.setPen(QPen(FIELD, 1))

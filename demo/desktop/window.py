@@ -54,11 +54,11 @@ class Lamp(QWidget):
     @property
     def words(self) -> str:
         if not self.sound:
-            return "no parent yet: nothing can come"
+            return "no parent yet: waiting for packets"
         if self.sound < self.wanted:
-            return f"{self.sound} of {self.wanted} parents: the next loss may stall the stream"
+            return f"{self.sound} of {self.wanted} parents: losing another may stall the stream"
         spare = self.sound - 1
-        return f"{self.sound} of {self.wanted} parents: {spare} may die unnoticed" if spare else "1 of 1 parent"
+        return f"{self.sound} of {self.wanted} parents: {spare} can fail without a stall" if spare else "1 of 1 parent"
 
     def show_resilience(self, sound: int, wanted: int) -> None:
         self.sound, self.wanted = sound, wanted
@@ -116,7 +116,7 @@ class Window(QMainWindow):
             "QToolTip { background: #0b1722; color: #dbe9f1 }"
         )
         self.box = QLineEdit(query)
-        self.box.setPlaceholderText("XPath: which packets do you want? Empty: all of them")
+        self.box.setPlaceholderText("XPath query; empty for all packets")
         self.box.returnPressed.connect(self.apply)
         self.box.textEdited.connect(self.check)
         button = QPushButton("Ask")
@@ -130,7 +130,7 @@ class Window(QMainWindow):
         self.examples = examples
         self.problem = QLabel()
         self.problem.setStyleSheet("color: #ff8a80; font-family: monospace; font-size: 9pt")
-        self.problem.setTextFormat(Qt.TextFormat.PlainText)  # what a user typed is no markup
+        self.problem.setTextFormat(Qt.TextFormat.PlainText)  # user input must not be treated as markup
         self.problem.setVisible(False)
         self.words = QLabel(self.lamp.words)
         self.figures = QLabel("waiting for the first packet")
@@ -210,7 +210,7 @@ class Window(QMainWindow):
         self.sky.show_at(now)
         if self.packets:
             gaps = f", {self.gaps} gap{'s' if self.gaps != 1 else ''}" if self.gaps else ", no gap"
-            self.figures.setText(f"{self.packets:,} packets, {self._rate:.0f} a second{gaps}")
+            self.figures.setText(f"{self.packets:,} packets, {self._rate:.0f}/s{gaps}")
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._timer.stop()

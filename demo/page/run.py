@@ -55,11 +55,11 @@ def run_page(settings: DemoSettings, port: int) -> int:
             try:
                 bound = await nursery.start(server.serve, port)
             except OSError as error:
-                raise DemoError(f"the page can't have port {port}: {error.strerror or error}") from None
-            print(f"the mesh is running; open  http://127.0.0.1:{bound}/#{server.token}")
+                raise DemoError(f"the page can't use port {port}: {error.strerror or error}") from None
+            print(f"mesh running; open  http://127.0.0.1:{bound}/#{server.token}")
             # What a query of a later XPath needs is imported now, so that nothing stands still when somebody types one.
             nursery.start_soon(_import, "xmlswitch.query.xpath2")
-            print("Ctrl-C ends it, and every process of it", file=sys.stderr)
+            print("Ctrl-C stops the demo and all its processes", file=sys.stderr)
             sys.stdout.flush()
             await trio.sleep_forever()
 

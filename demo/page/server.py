@@ -27,11 +27,11 @@ MAX_REQUEST_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 16 << 10
 MAX_CONNECTIONS: Final = 64
 MAX_QUEUE: Final = 256
-"""Messages that a page has not taken; one that falls further behind is let go, and connects anew."""
+"""Messages queued for a page; a page that falls further behind is disconnected, and reconnects."""
 BEHIND: Final = 16
 REQUEST_PATIENCE: Final = 15.0
 SEND_PATIENCE: Final = 20.0
-ONLY_OURS: Final = b"Only for the page that this demo serves.\n"
+ONLY_OURS: Final = b"Forbidden: only the demo's own page may connect.\n"
 HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -64,13 +64,13 @@ class Socket:
         try:
             self._send.send_nowait(json.dumps(message, separators=(",", ":")))
         except trio.WouldBlock:
-            self._send.close()  # it does not keep up: it is told so, and connects anew
+            self._send.close()  # it does not keep up: disconnect it, and it reconnects
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             return
 
     @property
     def is_behind(self) -> bool:
-        """What it was told is not taken yet: not the time to tell it the same again, only newer."""
+        """The page has not consumed the last messages yet: do not send it newer versions of the same."""
         return self._send.statistics().current_buffer_used > BEHIND
 
     @property
@@ -137,7 +137,7 @@ class PageServer:
         if headers.get(b"host") not in self.hosts:
             self.refused += 1
             await self._respond(
-                connection, stream, request, Answer(b"This page is for this machine alone.\n", status=421)
+                connection, stream, request, Answer(b"This page is only available on this machine.\n", status=421)
             )
         elif path == "/ws":
             return await self._upgrade(connection, stream, request, headers, query)
@@ -145,7 +145,7 @@ class PageServer:
             await self._respond(connection, stream, request, Answer(b"Only GET and HEAD.\n", status=405))
         else:
             found = self.find(path)
-            await self._respond(connection, stream, request, found or Answer(b"There is no such page.\n", status=404))
+            await self._respond(connection, stream, request, found or Answer(b"Not found.\n", status=404))
         return False
 
     async def _respond(
@@ -185,7 +185,7 @@ class PageServer:
         except RemoteProtocolError:
             event = None
         if not isinstance(event, Request):
-            await self._respond(connection, stream, request, Answer(b"This is a WebSocket.\n", status=400))
+            await self._respond(connection, stream, request, Answer(b"WebSocket upgrade required.\n", status=400))
             return True
         await stream.send_all(socket.send(AcceptConnection()))
         await self._run_socket(socket, stream)
@@ -243,7 +243,7 @@ async def _pump(send: Send, page: Socket, whole: trio.CancelScope) -> None:
 
 
 async def _incoming(socket: WSConnection, stream: trio.SocketStream, send: Send) -> AsyncIterator[dict[str, Any]]:
-    """What a page says, until it goes or says something that is no order."""
+    """Yield a page's commands until it disconnects or sends something that is not a command."""
     text = ""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""One page: what it is told, and the orders it gives. Every order is checked; a bad one is answered with a sentence."""
+"""One page: what is sent to it, and its commands. Every command is checked; a bad one gets a one-sentence error."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Stage:
     def play(self, name: str) -> None:
         """From the built-in ones only: a page can't make this program read files."""
         if self.playing is not None:
-            raise MeshError(f"{self.playing} is playing: let it end, or put everything back")
+            raise MeshError(f"{self.playing} is running: wait for it to end, or press Restore everything")
         if name not in built_in():
-            raise MeshError(f"there is no scenario {name!r}")
+            raise MeshError(f"no scenario {name!r}")
         self.playing, self.verdict = name, None
         self._nursery.start_soon(self._play, name)
 
@@ -56,10 +56,10 @@ class Stage:
             try:
                 verdict = await Director(self.mesh).judge(scenario)
             except ScenarioError as error:
-                self.mesh.say(f"This can't be played now: {error}")
+                self.mesh.say(f"Can't run this now: {error}")
             else:
                 self.verdict = verdict.as_json() | {"title": scenario.title}
-                words = "every promise was kept" if verdict.is_kept else "a promise broke"
+                words = "all promises kept" if verdict.is_kept else "a promise was broken"
                 self.mesh.say(f"{scenario.title}: {words}, {verdict.totals['lost']} packets lost.")
         self.playing = None
 
@@ -178,7 +178,7 @@ class Session:
             case {"do": "reset totals"}:
                 mesh.reset_totals()
             case _:
-                raise MeshError("that is no order")
+                raise MeshError("invalid command")
 
     async def _try(self, text: str, number: int) -> None:
         """What a query would match, among the packets of the last seconds; or why it is none."""
@@ -229,11 +229,11 @@ def _would_match(query: Query, fact: Fact) -> bool:
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise MeshError("a peer is named by its name")
+        raise MeshError("peer must be a name")
     return value[:64]
 
 
 def _short(text: str) -> str:
     if len(text) > MAX_QUERY:
-        raise MeshError(f"a query of more than {MAX_QUERY:,} characters")
+        raise MeshError(f"query is longer than {MAX_QUERY:,} characters")
     return text

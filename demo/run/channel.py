@@ -28,7 +28,7 @@ class Channel:
     def post(self, message: dict[str, Any]) -> None:
         """Queue a message; ValueError when the other side has not read for very long."""
         if len(self._unsent) > MAX_UNSENT:
-            raise ValueError("the process does not take any more orders")
+            raise ValueError("the process accepts no more commands")
         self._unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
         self._wake.set()
 
@@ -58,7 +58,7 @@ class Channel:
             buffer += chunk
             if b"\n" not in chunk:
                 if len(buffer) > MAX_LINE:
-                    raise ValueError("a line of more than 4 MB")
+                    raise ValueError("line is longer than 4 MB")
                 continue
             lines = buffer.split(b"\n")
             buffer = lines.pop()

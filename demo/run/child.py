@@ -37,7 +37,7 @@ from peer.role import Role
 
 STREAM = "demo"
 REPORT_INTERVAL = 0.1
-"""What came is told so often: the page has eyes, not ears."""
+"""Interval between reports: a viewer does not notice shorter ones."""
 STATUS_INTERVAL = 0.5
 TICK = 0.1
 BEHIND_THE_DEMO = 5
@@ -126,7 +126,7 @@ async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
                 break
             child.obey(order)
         else:
-            os._exit(0)  # nobody is there to be told, and a word to the other peers could only delay the end
+            os._exit(0)  # no one is left to report to, and saying goodbye to the other peers would only delay the exit
         nursery.cancel_scope.cancel()
 
 
@@ -185,7 +185,7 @@ class _Child:
                 return ["start", position]
             case QuerySwitched(position, token):
                 return ["query", position, self._peer.core.policy.query_of(token).canonical]
-        raise TypeError(f"a stream hands out no {item!r}")
+        raise TypeError(f"unexpected stream item {item!r}")
 
     # --- a root -------------------------------------------------------------------------------------------------------
 

@@ -33,15 +33,15 @@ class Weather:
     loss: float = 0.0
     delay: float = 0.0
     rate: float | None = None
-    """Bytes a second."""
+    """Bytes per second."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss <= 1:
-            raise ValueError(f"loss is a share from 0 to 1, not {self.loss!r}")
+            raise ValueError(f"loss must be in 0..1, got {self.loss!r}")
         if not 0 <= self.delay <= MAX_DELAY:
-            raise ValueError(f"delay is 0 to {MAX_DELAY:g} seconds, not {self.delay!r}")
+            raise ValueError(f"delay must be 0 to {MAX_DELAY:g} seconds, got {self.delay!r}")
         if self.rate is not None and not 100 <= self.rate <= 1e9:
-            raise ValueError(f"rate is 100 to 1e9 bytes a second, not {self.rate!r}")
+            raise ValueError(f"rate must be 100 to 1e9 bytes/s, got {self.rate!r}")
 
     @property
     def is_fair(self) -> bool:
@@ -62,7 +62,7 @@ class Weather:
 
     def words(self) -> str:
         if self.is_fair:
-            return "fair weather"
+            return "no faults"
         words = []
         if self.loss:
             words.append(f"{self.loss:.0%} loss")
@@ -77,14 +77,14 @@ class Weather:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Weather:
-        """ValueError for anything that is no weather."""
+        """Raise ValueError for anything that is not a valid setting."""
         unknown = set(fields) - {"loss", "delay", "rate"}
         if unknown:
-            raise ValueError(f"loss, delay and rate can be set, not {', '.join(sorted(map(str, unknown)))}")
+            raise ValueError(f"only loss, delay and rate can be set, got {', '.join(sorted(map(str, unknown)))}")
         numbers = {name: value for name, value in fields.items() if value is not None}
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-                raise ValueError(f"{name} is a number, not {value!r}")
+                raise ValueError(f"{name} must be a number, got {value!r}")
         return cls(**{name: float(value) for name, value in numbers.items()})
 
 

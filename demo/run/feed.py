@@ -27,9 +27,9 @@ class FeedPlan:
 
     def __post_init__(self) -> None:
         if not 1 <= self.copies <= MAX_COPIES:
-            raise ValueError(f"copies is 1 to {MAX_COPIES}, not {self.copies}")
+            raise ValueError(f"copies must be in 1..{MAX_COPIES}, got {self.copies}")
         if not (math.isfinite(self.speed) and 0 < self.speed <= MAX_SPEED):
-            raise ValueError(f"speed is above 0 and up to {MAX_SPEED:g}, not {self.speed:g}")
+            raise ValueError(f"speed must be above 0 and at most {MAX_SPEED:g}, got {self.speed:g}")
 
     def due_at(self, feed_second: int) -> float:
         """The monotonic moment at which what the feed says in this second is due."""
@@ -40,7 +40,7 @@ class FeedPlan:
         return FIRST_SECOND + (now - self.began) * self.speed
 
     def packets_after(self, now: float) -> Iterator[Packet]:
-        """All packets due after `now`, for ever. Takes a moment to begin."""
+        """Yield all packets due after `now`, endlessly. Takes a moment to start."""
         first = max(FIRST_SECOND, math.floor(self.second_at(now)) + 1)
         return Feed(copies=self.copies).packets(first)
 

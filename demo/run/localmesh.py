@@ -85,7 +85,7 @@ class LocalMesh(MeshProcesses):
         else:
             pair = frozenset(self.member(name).name for name in between)
             if len(pair) != 2:
-                raise MeshError("a link is between two different peers")
+                raise MeshError("a link needs two different peers")
             if weather.is_fair:
                 self.links.pop(pair, None)
             else:
@@ -97,7 +97,7 @@ class LocalMesh(MeshProcesses):
         """These on one side, everybody else on the other: nothing passes."""
         side = frozenset(self.member(name).name for name in names)
         if not side:
-            raise MeshError("nobody runs who could be cut off")
+            raise MeshError("no running peer to cut off")
         self.heal_partition(quietly=True)
         self.ledger.fault(time.monotonic())
         # Only a side without a feed can't be timed: nobody can hand it anything.
@@ -120,24 +120,24 @@ class LocalMesh(MeshProcesses):
         self._tell_weather()
 
     def set_pace(self, name: str, rate: float | None) -> None:
-        """A client that takes only so many packets a second; None: as they come."""
+        """Make a client consume at most `rate` packets per second; None: as they arrive."""
         member = self.member(name)
         if member.role != "leaf":
-            raise MeshError(f"{name} is no client")
+            raise MeshError(f"{name} is not a client")
         if rate is not None and not 0.1 <= rate <= 100_000:
-            raise MeshError("a client takes 0.1 to 100,000 packets a second")
+            raise MeshError("rate must be 0.1 to 100,000 packets/s")
         member.pace = rate
         if rate is None:
             member.excused_until = max(member.excused_until, time.monotonic() + 0.5)
         self._post(member, {"do": "pace", "rate": rate})
-        words = f"takes {rate:g} packets a second" if rate is not None else "takes as fast as it can"
+        words = f"consumes {rate:g} packets/s" if rate is not None else "consumes at full speed"
         self.note("fault" if rate is not None else "heal", name, words)
 
     def change_query(self, name: str, text: str) -> None:
         """QueryError for a bad one."""
         member = self.member(name)
         if member.role != "leaf":
-            raise MeshError(f"{name} is no client, and has no query")
+            raise MeshError(f"{name} is not a client and has no query")
         Query.parse(text)
         member.wanted_query = text
         self._post(member, {"do": "query", "text": text})
@@ -146,9 +146,9 @@ class LocalMesh(MeshProcesses):
     def check_storm(self, *, routers: int, clients: int) -> None:
         room = MAX_PEERS - len(self.members)
         if routers < 0 or clients < 0 or not routers + clients:
-            raise MeshError("a storm has one peer at least")
+            raise MeshError("a storm needs at least one peer")
         if routers + clients > room:
-            raise MeshError(f"there is room for {room} more peers")
+            raise MeshError(f"room for only {room} more peers")
 
     async def storm(self, *, routers: int = 0, clients: int = 0) -> None:
         """So many peers at once."""
@@ -191,7 +191,7 @@ class LocalMesh(MeshProcesses):
                 self.set_pace(member.name, None)
             if member.wanted_query != query_of_client(number):
                 self.change_query(member.name, query_of_client(number))
-        self.note("heal", "", "everything is put back")
+        self.note("heal", "", "everything restored")
         self.reset_totals()
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:

@@ -93,7 +93,7 @@ class MeshProcesses(ObservedMesh):
 
     async def _launch_first(self, member: Member) -> None:
         if not await self._launch(member):
-            raise MeshError(f"{member.name} has not started within {START_PATIENCE:.0f} s")
+            raise MeshError(f"{member.name} did not start within {START_PATIENCE:.0f} s")
 
     async def _launch(self, member: Member) -> bool:
         """Start the process and wait until it listens. One that does not in time is killed, and may be tried again."""
@@ -123,7 +123,7 @@ class MeshProcesses(ObservedMesh):
         return False
 
     def _give_up(self, member: Member, why: str) -> None:
-        self.note("fault", member.name, f"could not be started: {why}")
+        self.note("fault", member.name, f"did not start: {why}")
         self._died(member)
         if member.process is None:
             member.ended.set()  # there was no life to wait for
@@ -143,7 +143,7 @@ class MeshProcesses(ObservedMesh):
         await process.wait_ended()
         await process.channel.aclose()
         if member.process is process and member.state is not State.DEAD:
-            self.note("fault", member.name, "has ended by itself")
+            self.note("fault", member.name, "exited unexpectedly")
             self._died(member)
         member.ended.set()
         ready.set()

@@ -20,7 +20,7 @@ PRESETS: Final = (
         "/flight/flightleg/destination = 'KLAX' or contains(/flight/flightleg/route, '..KLAX')",
     ),
     Preset("low and slow: below FL100", "/flight/flightleg[@status = 'active']/altitude < 100"),
-    Preset("take-offs and landings", "/flight/flightleg[@status = 'departed' or @status = 'arrived']"),
+    Preset("takeoffs and landings", "/flight/flightleg[@status = 'departed' or @status = 'arrived']"),
     Preset("nothing", "false()"),
 )
 

@@ -51,11 +51,11 @@ class PeerProcess:
         process = context.Process(target=main, args=(theirs, spec), daemon=True, name=spec["name"])
         try:
             # The first start waits for the imports: not on the event loop. Shielded, so that none is started unseen,
-            # but not for ever, should the process that forks stand still: what it forks later ends with us anyway.
+            # but not forever, in case the forking process hangs: what it forks later ends with us anyway.
             with trio.move_on_after(FORK_PATIENCE, shield=True) as waited:
                 await trio.to_thread.run_sync(process.start, abandon_on_cancel=True)
             if waited.cancelled_caught:
-                raise TimeoutError(f"the process that forks has not answered for {FORK_PATIENCE:.0f} s")
+                raise TimeoutError(f"the forking process did not answer within {FORK_PATIENCE:.0f} s")
         except BaseException:
             ours.close()
             raise

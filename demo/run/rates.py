@@ -6,7 +6,7 @@ from typing import Any
 
 
 def link_rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict[str, dict[str, Any]]:
-    """By parent: packets a second, share of first copies, share of datagrams that the network lost."""
+    """By parent: packets per second, share of first copies, share of datagrams that the network lost."""
     old = {link["address"]: link for link in before.get("up", [])}
     rates: dict[str, dict[str, Any]] = {}
     for link in after["up"]:
@@ -15,7 +15,7 @@ def link_rates(before: dict[str, Any], after: dict[str, Any], seconds: float) ->
         first = link["first"] - was["first"] if was is not None else link["first"]
         lost = link["lost"] - (was["lost"] if was is not None else 0)
         passed = link["passed"] - (was["passed"] if was is not None else 0)
-        if copies < 0:  # the link was made anew, and counts from zero
+        if copies < 0:  # the link was reopened and counts from zero
             copies, first = link["copies"], link["first"]
         rates[link["name"]] = {
             "rate": round(copies / seconds, 1) if seconds > 0 else 0.0,

@@ -28,22 +28,22 @@ class DemoSettings:
         for name, least in (("roots", 1), ("routers", 0), ("clients", 1), ("dht_nodes", 1)):
             value = getattr(self, name)
             if not least <= value <= MAX_PEERS:
-                raise ValueError(f"{name} is {least} to {MAX_PEERS}, not {value}")
+                raise ValueError(f"{name} must be in {least}..{MAX_PEERS}, got {value}")
         total = self.roots + self.routers + self.clients + self.dht_nodes
         if total > MAX_PEERS:
-            raise ValueError(f"{total} processes are too many for one machine: {MAX_PEERS} at most")
+            raise ValueError(f"too many processes for one machine: {total}, maximum {MAX_PEERS}")
         FeedPlan(0.0, self.copies, self.speed)  # ValueError
         if not 1 <= self.parents <= 16:
-            raise ValueError(f"parents is 1 to 16, not {self.parents}")
+            raise ValueError(f"parents must be in 1..16, got {self.parents}")
         if self.parents > self.roots:
             raise ValueError(
                 f"{self.parents} parents need {self.parents} roots, or the first router can never have them: "
                 f"there are {self.roots}"
             )
         if not 1 <= self.capacity <= 256:
-            raise ValueError(f"capacity is 1 to 256 children, not {self.capacity}")
+            raise ValueError(f"capacity must be in 1..256, got {self.capacity}")
         if not 16 <= self.log_packets <= 1_000_000:
-            raise ValueError(f"log_packets is 16 to 1,000,000, not {self.log_packets}")
+            raise ValueError(f"log_packets must be in 16..1000000, got {self.log_packets}")
         places = (self.roots + self.routers) * self.capacity
         if places < (self.routers + self.clients) * self.parents:
             raise ValueError(

@@ -61,7 +61,7 @@ def _allow(promised: float, totals: dict[str, Any]) -> tuple[float, str]:
     pause = totals["machine_pause_ms"] / 1e3
     if pause < WORTH_A_WORD:
         return promised + PAUSES * pause, f"{promised:g} s"
-    return promised + PAUSES * pause, f"{promised:g} s + {PAUSES} x {pause:.2f} s that the machine stood still"
+    return promised + PAUSES * pause, f"{promised:g} s + {PAUSES} x {pause:.2f} s of machine pause"
 
 
 class Director:
@@ -131,7 +131,7 @@ class Director:
         began = time.monotonic()
         if not await mesh.wait_settled(START_PATIENCE):
             took = time.monotonic() - began
-            start = Kept("the mesh is whole at the start", f"{START_PATIENCE:.0f} s", f"not after {took:.0f} s", False)
+            start = Kept("full resilience at the start", f"{START_PATIENCE:.0f} s", f"not after {took:.0f} s", False)
             return Verdict(scenario.name, scenario.title, (start,), mesh.totals())
         mesh.reset_totals()
         await self.play(scenario)
@@ -153,7 +153,7 @@ class Director:
             Kept("gaps", f"{promise.gaps} at most", str(totals["gaps"]), totals["gaps"] <= promise.gaps),
             Kept("repeated, altered, skipped", "0", str(totals["wrong"]), totals["wrong"] == 0),
             Kept(
-                "whole and caught up at the end",
+                "full resilience and caught up at the end",
                 f"within {promise.settled_within_s:g} s",
                 f"after {settled:.1f} s" if is_settled else "not",
                 is_settled,

@@ -22,7 +22,7 @@ STORY = "story"
 def plan(scripts: Sequence[str], seconds: float | None) -> list[Scenario]:
     """What to play; DemoError for what can't be read."""
     if seconds is not None and not 0 < seconds <= MAX_SECONDS:
-        raise DemoError(f"--seconds is above 0 and {MAX_SECONDS:g} at most, not {seconds:g}")
+        raise DemoError(f"--seconds must be above 0 and at most {MAX_SECONDS:g}, got {seconds:g}")
     names: list[str] = []
     for script in scripts:
         names += [name for name in built_in() if name != STORY] if script == "all" else [script]
@@ -53,7 +53,7 @@ def run_headless(settings: DemoSettings, scenarios: Sequence[Scenario], *, seed:
     if as_json:
         print(json.dumps({"kept": code == 0, "verdicts": [verdict.as_json() for verdict in verdicts]}, indent=1))
     elif len(verdicts) > 1:
-        print(f"\n{sum(v.is_kept for v in verdicts)} of {len(verdicts)} scenarios kept every promise")
+        print(f"\n{sum(v.is_kept for v in verdicts)} of {len(verdicts)} scenarios kept all promises")
     return code
 
 

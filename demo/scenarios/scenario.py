@@ -92,12 +92,12 @@ def load(name: str) -> Scenario:
     path = Path(name)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ScenarioError(f"{name}: a scenario is a small file, {MAX_FILE_BYTES >> 10} KiB at most")
+            raise ScenarioError(f"{name}: file is larger than {MAX_FILE_BYTES >> 10} KiB")
         return parse(path.read_text(), path.stem)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ScenarioError(
-            f"{name} is neither a file that can be read ({reason}) nor one of {', '.join(built_in())}"
+            f"{name} is neither a readable file ({reason}) nor one of {', '.join(built_in())}"
         ) from None
 
 
@@ -105,7 +105,7 @@ def parse(text: str, name: str) -> Scenario:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{name}: no TOML: {error}") from None
+        raise ScenarioError(f"{name}: invalid TOML: {error}") from None
     try:
         return _scenario(table, name)
     except (ValueError, TypeError) as error:
@@ -116,17 +116,17 @@ def _scenario(table: dict[str, Any], name: str) -> Scenario:
     _only(table, {"title", "about", "seconds", "step", "promise"}, "a scenario")
     steps = table.get("step", [])
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise ValueError("steps are written as [[step]]")
+        raise ValueError("steps must be written as [[step]]")
     parsed = tuple(_step(step, number) for number, step in enumerate(steps, 1))
     if any(later.at < earlier.at for earlier, later in pairwise(parsed)):
-        raise ValueError("steps must be in the order of their times")
+        raise ValueError("steps must be in order of time")
     last = parsed[-1].at if parsed else 0.0
     seconds = _number(table.get("seconds", last + 2.0), "seconds", 0.1, MAX_SECONDS)
     if seconds < last:
-        raise ValueError(f"it ends after {seconds:g} s, and its last step is at {last:g} s")
+        raise ValueError(f"it ends after {seconds:g} s, but its last step is at {last:g} s")
     promise = table.get("promise", {})
     if not isinstance(promise, dict):
-        raise ValueError("promises are written as [promise]")
+        raise ValueError("promises must be written as [promise]")
     _only(promise, {"lost", "gaps", "stall_s", "repaired_within_s", "settled_within_s"}, "[promise]")
     for key, value in promise.items():
         _number(value, f"promise {key}", 0, 1e9)
@@ -150,7 +150,7 @@ def _step(table: dict[str, Any], number: int) -> Step:
 def _checked_step(table: dict[str, Any]) -> Step:
     do = table.get("do", "say")
     if do not in _FIELDS:
-        raise ValueError(f"do is one of {', '.join(_FIELDS)}, not {do!r}")
+        raise ValueError(f"do must be one of {', '.join(_FIELDS)}, got {do!r}")
     must, may = _FIELDS[do]
     _only(table, {"at", "do", "say"} | must | may, do)
     if missing := must - set(table):
@@ -160,7 +160,7 @@ def _checked_step(table: dict[str, Any]) -> Step:
     link = tuple(table["link"]) if "link" in table else None
     for name in (*names, *(link or ())):
         if not isinstance(name, str) or not is_selector(name):
-            raise ValueError(f"{name!r} names nobody: {SELECTORS}")
+            raise ValueError(f"{name!r} does not name a peer; use {SELECTORS}")
     if link is not None and len(link) != 2:
         raise ValueError("a link has two ends")
     weather = None
@@ -190,16 +190,16 @@ def _checked_step(table: dict[str, Any]) -> Step:
 def _only(table: dict[str, Any], known: set[str], what: str) -> None:
     unknown = sorted(set(table) - known)
     if unknown:
-        raise ValueError(f"{what} has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        raise ValueError(f"{what} has no {', '.join(unknown)}; allowed: {', '.join(sorted(known))}")
 
 
 def _number(value: Any, name: str, least: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ValueError(f"{name} is a number from {least:g} to {most:g}, not {value!r}")
+        raise ValueError(f"{name} must be a number from {least:g} to {most:g}, got {value!r}")
     return value if isinstance(value, int) and name.startswith("promise") else float(value)
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or len(value) > 2_000:
-        raise ValueError(f"{name} is a text of 2,000 characters at most")
+        raise ValueError(f"{name} must be text of at most 2,000 characters")
     return value

@@ -38,7 +38,7 @@ def resolve(mesh: LocalMesh, selectors: Iterable[str], dice: random.Random, last
     for selector in selectors:
         names = _resolve(mesh, selector, dice, last)
         if not names:
-            raise ValueError(f"nobody is {selector!r} now")
+            raise ValueError(f"no peer matches {selector!r} now")
         found |= dict.fromkeys(names)
     return list(found)
 

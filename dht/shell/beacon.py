@@ -72,7 +72,7 @@ class Beacon(asyncio.DatagramProtocol):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, loop: asyncio.AbstractEventLoop, *, group_port: int = PORT) -> bool:
-        """False when this host has no multicast: then there is no discovery, and no error."""
+        """Return False if this host has no multicast: then there is no discovery, and no error."""
         self._loop = loop
         try:
             sock = _multicast_socket(group_port)
@@ -158,7 +158,7 @@ def _multicast_socket(group_port: int) -> socket.socket:
             except OSError:
                 continue
         if not joined:
-            raise OSError("no interface takes multicast")
+            raise OSError("no interface supports multicast")
     except OSError:
         sock.close()
         raise

@@ -136,11 +136,11 @@ class KademliaDirectory:
 
     def _check_answers(self, results: list[ReadResult]) -> None:
         if self.node.knows_somebody and not any(result.answers for result in results):
-            raise DirectoryUnavailable("nobody in the DHT answered: no known contact, no bootstrap address")
+            raise DirectoryUnavailable("no DHT node answered: none of the known contacts and bootstrap addresses")
 
 
 class KademliaWatch:
-    """Refreshes a stream until it is closed, and tells what changed. An outage is told too, and ends by itself."""
+    """Refresh a stream until closed, and report changes. An outage is reported too, and ends by itself."""
 
     def __init__(
         self,

@@ -367,7 +367,7 @@ class Node:
             with border("dht upkeep"):
                 if self.is_isolated:
                     if is_placed:
-                        log.info("lost every contact of the DHT, trying again")
+                        log.info("lost all DHT contacts, retrying")
                     is_placed = False
                     is_placed = self.knows_somebody and await self.join()
                     if is_placed:
@@ -402,7 +402,7 @@ class Node:
             await self.find_nodes(target)
 
     async def _hand_off_unrefreshed(self) -> None:
-        """Store anew what nobody refreshed: other replicas may have died.
+        """Store records again that were not refreshed: other replicas may have died.
 
         Every replica would, at jittered times; the first one refreshes the others, as in the paper.
         """
@@ -455,7 +455,7 @@ class Node:
         return {contact.address for contact in self.contacts}
 
     async def _every(self, interval: float, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Jittered, or a whole mesh started by one script would ask at one instant for ever."""
+        """Jittered; otherwise a mesh started by one script would always ask at the same instant."""
         while True:
             await asyncio.sleep(interval * self.rng.uniform(0.75, 1.25))
             with border("dht upkeep"):

@@ -1,4 +1,4 @@
-"""Keeping one's own record where it belongs: signed anew before it expires, moved when level or room change."""
+"""Keep our own record published: sign it again before it expires, move it when level or room change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Publication:
 class Publisher:
     def __init__(self, node: Node, identity: Identity) -> None:
         if node.config.record_lifetime > MAX_LIFETIME:
-            raise ValueError(f"record_lifetime is at most {MAX_LIFETIME:.0f} s")
+            raise ValueError(f"record_lifetime must be at most {MAX_LIFETIME:.0f} s")
         self._node, self._identity = node, identity
         self._publications: dict[str, _Publication] = {}
         self._task: asyncio.Task[None] | None = None
@@ -186,11 +186,11 @@ class Publisher:
         if results and sum(refused[reason] for reason in _CLOCK) > replicas and not self._warned_of_clock:
             self._warned_of_clock = True
             log.warning(
-                "most nodes refuse our record for its times (%s): is this machine's clock right?", dict(refused)
+                "most nodes reject our record because of its times (%s): check this machine's clock", dict(refused)
             )
         if results and not any(result.answers for result in results) and self._node.knows_somebody:
             publication.renew_at = self._node.loop.time() + 2 * self._node.config.rejoin_min_delay
-            raise DirectoryUnavailable("nobody in the DHT answered; the record is published when somebody does")
+            raise DirectoryUnavailable("no DHT node answered; the record will be published when one does")
         return Published(replicas, refused)
 
 

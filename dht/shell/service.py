@@ -67,11 +67,11 @@ class DirectoryService:
         own_socket = None
         if transport is None:
             if listen is None:
-                raise ValueError("a directory needs an address to listen on, or somebody else's transport")
+                raise ValueError("a directory needs an address to listen on, or a shared transport")
             transport = own_socket = await open_udp(loop, listen)
             address = own_socket.address
         if address is None:
-            raise ValueError("a shared transport comes with its local address")
+            raise ValueError("a shared transport needs its local address")
         pins = Pins(options.pins_file)
         for stream, owner in options.owners.items():
             pins.choose(stream, owner)
@@ -110,7 +110,7 @@ class DirectoryService:
         await self.node.close()
         if self._socket is not None:
             self._socket.close()
-        await asyncio.sleep(0)  # asyncio closes a socket one step after it is told to
+        await asyncio.sleep(0)  # asyncio closes a socket one step after close() is called
 
     def crash(self) -> None:
         """Be gone without a word: for tests and benchmarks of what others then see."""
@@ -133,7 +133,7 @@ class DirectoryService:
         if await beacon.open(self.node.loop):
             self._beacon = beacon
         else:
-            log.info("this host has no multicast: peers on the LAN are not found by themselves")
+            log.info("this host has no multicast: peers on the LAN are not found automatically")
 
     async def _save_now_and_then(self) -> None:
         while True:
@@ -145,4 +145,4 @@ class DirectoryService:
         try:
             save_contacts(self.options.contacts_file, self.node.remember())
         except OSError as exc:
-            log.warning("cannot remember contacts in %s: %s", self.options.contacts_file, exc)
+            log.warning("cannot save contacts in %s: %s", self.options.contacts_file, exc)

@@ -1,6 +1,6 @@
 """A UDP socket of one's own on an asyncio loop: for a bare node, the command line and tests.
 
-A peer has one socket for DCP and the DHT, and gives the directory that socket's `send` in place of this.
+A peer has one socket for DCP and the DHT, and gives the directory that socket's `send` instead of this.
 """
 
 from __future__ import annotations

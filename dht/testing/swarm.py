@@ -30,7 +30,7 @@ class _JumpingSelector:
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise RuntimeError("every task waits and no timer is set: this run would hang for ever")
+            raise RuntimeError("every task waits and no timer is set: this run would hang forever")
         self._loop.advance(timeout)
         return []
 

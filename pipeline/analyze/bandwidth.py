@@ -37,7 +37,7 @@ def compress_window(raws: list[str | None], packets: list[bytes], dictionary: by
 
 
 def bandwidth(packets: DataFrame, dictionary: bytes | None = None) -> DataFrame:
-    """Packets -> one row for five minutes, in bytes a second.
+    """Packets -> one row per five minutes, in bytes per second.
 
     `raw` and `xml` without the message id; `*_compressed` the whole stream through one Lempel-Ziv compressor;
     `xml_packet` each packet compressed alone (zstd); `xml_dictionary` the same with the stream's dictionary.

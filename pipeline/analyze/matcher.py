@@ -14,7 +14,7 @@ Matcher = Callable[[bytes], int]
 
 
 def compile_queries(queries: Sequence[str], namespaces: Mapping[str, str] | None = None) -> Matcher:
-    """A matcher for these queries. `PipelineError` names the first that is no XPath.
+    """A matcher for these queries. `PipelineError` names the first that is not valid XPath.
 
     A process keeps the last one: a worker has many tasks of one job, and a switch that has seen packets is faster.
     """
@@ -28,7 +28,7 @@ def _compiled(queries: tuple[str, ...], namespaces: tuple[tuple[str, str], ...])
         try:
             query = Query.parse(text, dict(namespaces))
         except QueryError as error:
-            raise PipelineError(f"query {number + 1} is no XPath ({error}): {text}") from None
+            raise PipelineError(f"query {number + 1} is not valid XPath ({error}): {text}") from None
         switch.add_link(number, slot=number)
         switch.subscribe(number, query)
 

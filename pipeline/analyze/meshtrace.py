@@ -27,7 +27,7 @@ def read_traces(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _count(event: str) -> Column:
-    """How often; an event with `count` stands for so many."""
+    """How many events; an event with `count` stands for that many."""
     from pyspark.sql import functions as f
 
     times = f.when(f.col("event") == event, f.coalesce(f.col("count"), f.lit(1)))

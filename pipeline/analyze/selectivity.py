@@ -1,4 +1,4 @@
-"""What subscriptions would cost: match rate, bytes a second and overlap of many queries, in one pass over packets."""
+"""The cost of subscriptions: match rate, bytes per second and overlap of many queries, in one pass over packets."""
 
 from __future__ import annotations
 

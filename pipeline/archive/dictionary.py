@@ -47,7 +47,7 @@ class Trained:
 def train(samples: list[bytes], *, seed: int = 2001, size: int = DICTIONARY_BYTES) -> tuple[bytes, dict[str, float]]:
     """A dictionary from three quarters of the samples, and the ratios it reaches on the rest. Repeatable by seed."""
     if len(samples) < 100:
-        raise PipelineError(f"{len(samples)} packets are too few to train on; 100 at least")
+        raise PipelineError(f"{len(samples)} packets are too few to train on; at least 100 are needed")
     shuffled = sorted(samples)
     random.Random(seed).shuffle(shuffled)
     cut = len(shuffled) * 3 // 4

@@ -37,9 +37,9 @@ def _bounds(source: str, text: str) -> tuple[float | None, float | None, str | N
         times = [float(value) if (value := given.pop(name, None)) is not None else None for name in ("from", "to")]
     except ValueError:
         raise FeedError(
-            f"archive:{source}: the part behind ? is from=SECONDS, to=SECONDS and stream=NAME, joined by &"
+            f"archive:{source}: after ?, use from=SECONDS, to=SECONDS and stream=NAME, joined by &"
         ) from None
     stream = given.pop("stream", None)
     if given:
-        raise FeedError(f"archive:{source}: {', '.join(given)} is not known; there are from, to and stream")
+        raise FeedError(f"archive:{source}: {', '.join(given)} is unknown; use from, to and stream")
     return times[0], times[1], stream

@@ -133,7 +133,7 @@ def _check(root: Path, file: DataFile) -> dict[str, Any]:
     except ArchiveError as error:
         problems.append(f"cannot be read: {error.__cause__}")
     if rows != file.rows:
-        problems.append(f"has {rows} rows, and the manifest says {file.rows}")
+        problems.append(f"has {rows} rows, but the manifest says {file.rows}")
     return {"rows": rows, "gaps": gaps, "wrong": wrong, "problems": problems[:_SHOWN], "runs": runs}
 
 
@@ -142,7 +142,7 @@ def _find_repeats(found: Verified, stream: str, runs: list[tuple[int, int, str]]
     for begin, end, path in runs:
         if begin <= reached:
             found.duplicates += min(reached, end) - begin + 1
-            found.note(f"{stream}: ANs {begin} to {min(reached, end)} are there twice, the second time in {path}")
+            found.note(f"{stream}: ANs {begin} to {min(reached, end)} appear twice, the second time in {path}")
         reached = max(reached, end)
 
 

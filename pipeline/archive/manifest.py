@@ -1,7 +1,7 @@
 """The archive: Parquet files that a manifest names. What no manifest names is not there.
 
     ARCHIVE/packets/stream=asdi/date=2026-11-16/hour=12/JOB-....parquet      rows sorted by AN
-    ARCHIVE/quarantine/stream=asdi/...                                       lines that are no messages
+    ARCHIVE/quarantine/stream=asdi/...                                       lines that are not messages
     ARCHIVE/_manifest/00000000000000000007.json                              the files and jobs of version 7
     ARCHIVE/_staging/JOB/                                                    a job that is not finished
 
@@ -112,9 +112,9 @@ class Archive:
         return (self.path / MANIFESTS).is_dir()
 
     def require(self) -> Manifest:
-        """The manifest, or an error that says that this is no archive."""
+        """Return the manifest, or raise an error that says that this is not an archive."""
         if not self.exists():
-            raise ArchiveError(f"{self.path} is no archive (it has no {MANIFESTS})")
+            raise ArchiveError(f"{self.path} is not an archive (it has no {MANIFESTS})")
         return self.manifest()
 
     def manifest(self) -> Manifest:
@@ -124,7 +124,7 @@ class Archive:
             return Manifest()
         content = json.loads((self.path / MANIFESTS / names[-1]).read_text())
         if content["format"] != ARCHIVE_VERSION:
-            raise ArchiveError(f"{self.path} has format {content['format']}, and this program reads {ARCHIVE_VERSION}")
+            raise ArchiveError(f"{self.path} has format {content['format']}, but this program reads {ARCHIVE_VERSION}")
         return Manifest(
             content["version"],
             tuple(DataFile(**entry) for entry in content["files"]),
@@ -170,7 +170,7 @@ class Archive:
         replaced: frozenset[str] = frozenset(),
         retained_from: dict[str, int] | None = None,
     ) -> Manifest:
-        """Make the staged files part of the archive, in place of the replaced ones: all or nothing.
+        """Make the staged files part of the archive, replacing the given ones: all or nothing.
 
         Returns the new manifest, or the present one unchanged if this job's key is there already.
         """
@@ -182,7 +182,7 @@ class Archive:
                 return present
             missing = replaced - {file.path for file in present.files}
             if missing:
-                raise ArchiveError(f"another job has changed the archive meanwhile: {min(missing)} is gone")
+                raise ArchiveError(f"another job changed the archive at the same time: {min(missing)} is gone")
             touched = [file.path for _, file in staged] + sorted(replaced)
             self._write(self.path / MANIFESTS / "intent", json.dumps(touched))
             for source, file in staged:

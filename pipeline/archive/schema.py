@@ -29,7 +29,7 @@ def struct(ddl: str) -> StructType:
 
     parsed = StructType.fromDDL(ddl)
     if not isinstance(parsed, StructType):
-        raise TypeError(f"{ddl!r} is no list of columns")
+        raise TypeError(f"{ddl!r} is not a list of columns")
     return parsed
 
 

@@ -63,7 +63,7 @@ def _of_document(root: etree._Element) -> Iterator[XmlMessage]:
     messages = [element for element in found if isinstance(element, etree._Element)] if isinstance(found, list) else []
     for message in messages or [root]:
         payload = etree.tostring(_alone(message), with_tail=False)
-        problem = f"{len(payload)} bytes, of at most {MAX_PACKET_BYTES}" if len(payload) > MAX_PACKET_BYTES else None
+        problem = f"{len(payload)} bytes, maximum {MAX_PACKET_BYTES}" if len(payload) > MAX_PACKET_BYTES else None
         yield XmlMessage(payload, _time(message), _type(message), _flight(message), _facility(message), problem)
 
 

@@ -30,9 +30,7 @@ def flights_a_day() -> int:
 def copies_for(flights: int) -> int:
     copies = max(1, round(flights / flights_a_day()))
     if copies > MAX_COPIES:
-        raise PipelineError(
-            f"{flights:,} flights a day are more than the feed can make ({MAX_COPIES * flights_a_day():,})"
-        )
+        raise PipelineError(f"{flights:,} flights per day exceed the feed's maximum ({MAX_COPIES * flights_a_day():,})")
     return copies
 
 
@@ -52,7 +50,7 @@ def generate(
     out.mkdir(parents=True, exist_ok=True)
     begin = int(start.timestamp()) // _HOUR * _HOUR
     moments = [begin + hour * _HOUR for hour in range(hours)]
-    on_progress(f"{hours} hours of {copies * flights_a_day():,} flights a day")
+    on_progress(f"{hours} hours of {copies * flights_a_day():,} flights per day")
     target = str(out.absolute())
 
     def task(moment: int) -> dict[str, Any]:

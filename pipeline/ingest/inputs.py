@@ -21,7 +21,7 @@ _LEAST_CHUNK_BYTES = 2 << 20
 _MOST_CHUNK_BYTES = 16 << 20
 _CHUNKS_A_WORKER = 4
 _BLOCK_BYTES = 4 << 20
-# A line this long is no message. What comes after is left out until its end, so that no file can fill the memory.
+# A line this long is not a message. The rest of it is skipped, so that no file can fill the memory.
 _MAX_LINE_BYTES = 64 << 10
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -46,12 +46,12 @@ def expand(paths: Sequence[str]) -> list[Path]:
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._" and p.suffix != ".json")
             if not inside:
-                raise PipelineError(f"there is no file in {path}")
+                raise PipelineError(f"no files in {path}")
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            raise PipelineError(f"there is no file {path}")
+            raise PipelineError(f"no file {path}")
     return [path.absolute() for path in found]
 
 

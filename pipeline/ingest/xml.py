@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 256 << 20
 def _content(path: str) -> bytes:
     data = Path(path).read_bytes()
     if len(data) > MAX_FILE_BYTES:
-        raise PipelineError(f"{path} has {len(data):,} bytes, of at most {MAX_FILE_BYTES:,}")
+        raise PipelineError(f"{path} has {len(data):,} bytes, maximum {MAX_FILE_BYTES:,}")
     if data.startswith(b"\x1f\x8b"):
         return gzip.decompress(data)
     if data.startswith(b"\x28\xb5\x2f\xfd"):

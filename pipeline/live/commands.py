@@ -92,7 +92,7 @@ def start_recorder(
 def _end_with_parent() -> Callable[[], object]:
     """For a child before it runs its program: have the kernel end it when we are gone, however we went.
 
-    Spark kills the worker that plans batches without a word, and a recorder that nobody reads would stay for ever.
+    Spark kills the worker that plans batches without notice, and an unread recorder would stay forever.
     """
     set_option = ctypes.CDLL(None).prctl  # looked up before the fork: a child of threads must not load anything
     return lambda: set_option(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -103,4 +103,4 @@ def check_recorder(process: subprocess.Popen[bytes], log: Path) -> None:
     if process.poll() is None:
         return
     said = (log / "recorder.err").read_text(errors="replace").strip().splitlines()
-    raise PipelineError(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'it said nothing'}")
+    raise PipelineError(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'no message'}")

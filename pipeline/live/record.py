@@ -107,7 +107,7 @@ class BatchGate:
         self._inside.release()
 
     def shut(self, seconds: float) -> bool:
-        """No more batches. Whether none is inside any more, after at most so many seconds."""
+        """Admit no more batches. Return whether none is being written, after waiting at most this many seconds."""
         self._is_shut = True
         if not self._inside.acquire(timeout=seconds):
             return False
@@ -162,7 +162,7 @@ class ProgressLines(StreamingQueryListener):
         self._spark = spark
         self._path = path
         self._run: str | None = None
-        # Spark tells of batches in its own time, maybe before it has told us which run is ours.
+        # Spark reports batches asynchronously, possibly before it has reported which run is ours.
         self._early: list[Any] = []
 
     def follow(self, run: str) -> None:

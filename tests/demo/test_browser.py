@@ -110,4 +110,4 @@ def test_nothing_is_wider_than_the_screen(window, width, view):
 def test_without_the_key_the_page_says_what_to_do(page_demo, window):
     with other_tab(window):
         window.get(page_demo.url.split("#")[0])
-        assert "Open the whole address" in text(window, "caption")
+        assert "Open the full address" in text(window, "caption")

@@ -79,22 +79,22 @@ def test_two_clients_are_cut_off_and_the_cut_is_healed(window):
     wait_whole(window)
     click(window, "#partition")
     wait_for(lambda: len(peers(window, ".cut")) == 2, "that two clients are drawn as cut off")
-    assert text(window, "partition") == "Heal the cut"
+    assert text(window, "partition") == "Reconnect them"
     wait_for(lambda: peers(window, ".short, .peer.none"), "that they lose their parents")
     click(window, "#partition")
     wait_for(lambda: not peers(window, ".cut"), "that the cut is healed")
-    assert text(window, "partition") == "Cut two clients off"
+    assert text(window, "partition") == "Cut off two clients"
     told(window, "heal", "the partition is healed")
 
 
 def test_a_slow_client_takes_slowly_until_it_is_told_otherwise(window):
     open_card(window, "client-1")
     click(window, "#card-slow")
-    told(window, "fault", "client-1 takes 3 packets a second")
-    wait_for(lambda: text(window, "card-slow") == "Take as fast as you can", "that the button says so")
+    told(window, "fault", "client-1 consumes 3 packets/s")
+    wait_for(lambda: text(window, "card-slow") == "Consume at full speed", "that the button says so")
     click(window, "#card-slow")
-    told(window, "heal", "client-1 takes as fast as it can")
-    wait_for(lambda: text(window, "card-slow") == "Take 3 packets/s", "that the button says so")
+    told(window, "heal", "client-1 consumes at full speed")
+    wait_for(lambda: text(window, "card-slow") == "Consume 3 packets/s", "that the button says so")
 
 
 def test_one_link_is_made_worse_and_put_back_while_its_choice_has_the_focus(window):
@@ -112,7 +112,7 @@ def test_one_link_is_made_worse_and_put_back_while_its_choice_has_the_focus(wind
     window.execute_script("arguments[0].focus()", box)
     put_back(window)
     chosen = "return document.activeElement.selectedOptions?.[0].textContent"
-    wait_for(lambda: window.execute_script(chosen) in ("fair", None), f"that {label!r} shows fair weather")
+    wait_for(lambda: window.execute_script(chosen) in ("normal", None), f"that {label!r} shows no faults")
 
 
 def test_weather_everywhere_is_set_by_the_keyboard_and_put_back_while_a_slider_has_the_focus(window):
@@ -186,7 +186,7 @@ def test_a_scenario_plays_and_its_verdict_is_told(window):
     press(window, SPACE)
     wait_for(lambda: window.execute_script("return document.getElementById('play').disabled"), "that it plays")
     assert focused(window) == "put-back"  # the way out
-    wait_for(lambda: "every promise was kept, 0 packets lost" in text(window, "caption"), "that the verdict is told")
+    wait_for(lambda: "all promises kept, 0 packets lost" in text(window, "caption"), "that the verdict is told")
     wait_for(lambda: not window.execute_script("return document.getElementById('play').disabled"), "that it is over")
     assert "kept" in window.execute_script("return document.getElementById('caption').className")
 
@@ -194,10 +194,10 @@ def test_a_scenario_plays_and_its_verdict_is_told(window):
 def test_the_story_begins_and_ends_when_everything_is_put_back(window):
     wait_whole(window)
     click(window, "#story")
-    wait_for(lambda: text(window, "story") == "The story runs…", "that the story runs")
-    told(window, "story", "The whole story")
+    wait_for(lambda: text(window, "story") == "Story running…", "that the story runs")
+    told(window, "story", "The full story")
     put_back(window)
-    wait_for(lambda: text(window, "story") == "Run the whole story", "that it has ended")
+    wait_for(lambda: text(window, "story") == "Run the full story", "that it has ended")
     assert not window.execute_script("return document.getElementById('story').disabled")
 
 
@@ -205,7 +205,7 @@ def test_the_story_begins_and_ends_when_everything_is_put_back(window):
 def test_the_whole_story_is_told_to_its_end_with_nothing_lost(window):
     wait_whole(window)
     click(window, "#story")
-    wait_for(lambda: "The whole story: every promise was kept" in text(window, "caption"), "the end", 400.0)
+    wait_for(lambda: "The full story: all promises kept" in text(window, "caption"), "the end", 400.0)
 
 
 def test_an_order_that_can_not_be_obeyed_is_answered_with_a_sentence_that_escape_takes_away(window):
@@ -214,7 +214,7 @@ def test_an_order_that_can_not_be_obeyed_is_answered_with_a_sentence_that_escape
         click(window, "#card-kill")
         wait_for(lambda name=name: name in peers(window, ".dead"), "that it is dead")
     click(window, "#partition")
-    wait_for(lambda: "nobody runs who could be cut off" in text(window, "toast"), "a sentence")
+    wait_for(lambda: "no running peer to cut off" in text(window, "toast"), "a sentence")
     press(window, ESCAPE)
     assert window.execute_script("return document.getElementById('toast').hidden")
 
@@ -270,8 +270,8 @@ def test_an_order_that_is_given_while_the_connection_is_lost_waits_for_it(page_d
         window.get(page_demo.url)
         wait_for(lambda: len(peers(window)) >= 8, "that the page is live")
         window.execute_script("connection.close()")
-        wait_for(lambda: "tries again" in text(window, "caption"), "that the connection is lost")
+        wait_for(lambda: "Reconnecting" in text(window, "caption"), "that the connection is lost")
         count = len(events(window, "heal"))
         click(window, "#put-back")
-        assert "waits for it" in text(window, "toast")
+        assert "queued" in text(window, "toast")
         wait_for(lambda: len(events(window, "heal")) > count, "that it is obeyed")

@@ -103,8 +103,8 @@ def test_what_was_published_before_the_start_is_told_late_and_not_lost():
 @pytest.mark.parametrize(
     ("an", "checksum", "complaint"),
     [
-        (101, crc(101), "came again"),
-        (103, 12345, "is not what the feed said"),
+        (101, crc(101), "arrived again"),
+        (103, 12345, "differs from the feed"),
         (9999, 1, "is not in the feed"),
     ],
 )

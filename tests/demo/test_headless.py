@@ -67,15 +67,15 @@ def test_the_verdict_fails_when_a_promise_is_broken_on_purpose(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--roots", "0"], "roots is 1 to 120"),
+        (["--roots", "0"], "roots must be in 1..120"),
         (["--parents", "3"], "3 parents need 3 roots"),
-        (["--headless", "--script", "nowhere"], "neither a file"),
-        (["--headless", "--seconds", "-1"], "--seconds is above 0"),
-        (["--script", "freeze"], "--script is for --headless"),
-        (["--seed", "1"], "--seed is for --headless"),
-        (["--seconds", "0"], "--seconds is for --headless"),
-        (["--speed", "nan", "--headless"], "speed is above 0"),
-        (["--port", "99999"], "--port is 0 to 65,535"),
+        (["--headless", "--script", "nowhere"], "neither a readable file"),
+        (["--headless", "--seconds", "-1"], "--seconds must be above 0"),
+        (["--script", "freeze"], "--script requires --headless"),
+        (["--seed", "1"], "--seed requires --headless"),
+        (["--seconds", "0"], "--seconds requires --headless"),
+        (["--speed", "nan", "--headless"], "speed must be above 0"),
+        (["--port", "99999"], "--port must be in 0..65535"),
     ],
 )
 def test_wrong_calls_get_one_sentence(arguments, sentence, capsys):

@@ -43,20 +43,20 @@ def test_all_means_every_one_but_the_story():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("title = ", "no TOML"),
+        ("title = ", "invalid TOML"),
         ("colour = 1", "a scenario has no colour"),
-        ("[[step]]\ndo = 'explode'", "step 1: do is one of"),
+        ("[[step]]\ndo = 'explode'", "step 1: do must be one of"),
         ("[[step]]\ndo = 'kill'", "kill needs who"),
-        ("[[step]]\ndo = 'kill'\nwho = 'the king'", "names nobody"),
+        ("[[step]]\ndo = 'kill'\nwho = 'the king'", "does not name a peer"),
         ("[[step]]\ndo = 'heal'\nloss = 1", "heal has no loss"),
-        ("[[step]]\ndo = 'weather'\nloss = 2", "loss is a number from 0 to 1"),
+        ("[[step]]\ndo = 'weather'\nloss = 2", "loss must be a number from 0 to 1"),
         ("[[step]]\ndo = 'weather'\nlink = ['root-1']", "a link has two ends"),
-        ("[[step]]\nat = 5\n[[step]]\nat = 4", "in the order of their times"),
+        ("[[step]]\nat = 5\n[[step]]\nat = 4", "in order of time"),
         ("seconds = 1\n[[step]]\nat = 5", "its last step is at 5 s"),
         ("[[step]]\ndo = 'query'\nwho = 'client-1'\ntext = '/a['", "step 1: "),
-        ("step = 5", r"steps are written as \[\[step\]\]"),
+        ("step = 5", r"steps must be written as \[\[step\]\]"),
         ("[promise]\nluck = 1", "has no luck"),
-        ("[promise]\nlost = 'few'", "promise lost is a number"),
+        ("[promise]\nlost = 'few'", "promise lost must be a number"),
     ],
 )
 def test_wrong_files_are_refused_with_the_reason(text, reason):
@@ -121,5 +121,5 @@ def test_half_of_the_mesh_never_takes_the_last_root():
 
 
 def test_a_selector_that_finds_nobody_says_so():
-    with pytest.raises(ValueError, match="nobody is 'guest-9' now"):
+    with pytest.raises(ValueError, match="no peer matches 'guest-9' now"):
         resolve(FakeMesh(), ["guest-9"], random.Random(1), [])

@@ -39,11 +39,11 @@ def test_a_picture_is_drawn(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--peers", "0"], "--peers is 1 to 20000"),
+        (["--peers", "0"], "--peers must be in 1..20000"),
         (["--parents", "4"], "4 parents need 4 roots"),
-        (["--loss", "nan"], "--loss is 0 to 0.9"),
-        (["--capacity", "2"], "more children than it wants parents"),
-        (["--picture", "/nowhere/at/all.png"], "there is no such folder"),
+        (["--loss", "nan"], "--loss must be in 0..0.9"),
+        (["--capacity", "2"], "--capacity must be greater than --parents"),
+        (["--picture", "/nowhere/at/all.png"], "no such folder"),
     ],
 )
 def test_wrong_calls_get_one_sentence(arguments, sentence, capsys):

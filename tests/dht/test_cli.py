@@ -42,10 +42,10 @@ def test_grant_prints_one_line_that_verifies(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--peer", "nobody", "--stream", "asdi"], "an id is 32"),
-        (["--peer", identity(1).fingerprint, "--stream", "ASDI"], "no stream name"),
+        (["--peer", "nobody", "--stream", "asdi"], "an id must be 32"),
+        (["--peer", identity(1).fingerprint, "--stream", "ASDI"], "not a stream name"),
         (["--peer", identity(1).fingerprint, "--stream", f"asdi.{identity(1).fingerprint}"], "does not own"),
-        (["--peer", identity(1).fingerprint, "--stream", "asdi", "--days", "0"], "more than 0"),
+        (["--peer", identity(1).fingerprint, "--stream", "asdi", "--days", "0"], "above 0"),
     ],
 )
 def test_a_wrong_grant_is_one_clear_sentence(tmp_path, capsys, arguments, told):

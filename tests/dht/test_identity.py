@@ -36,7 +36,7 @@ def test_id_text_round_trips(raw):
 
 @pytest.mark.parametrize("text", ["", "abc", "A" * 32, "1" * 32, "a" * 31, "a" * 40, "ä" * 32])
 def test_anything_else_is_no_id(text):
-    with pytest.raises(ValueError, match="an id is 32"):
+    with pytest.raises(ValueError, match="an id must be 32"):
         parse_id_text(text)
 
 

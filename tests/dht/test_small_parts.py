@@ -239,7 +239,7 @@ def test_a_crowd_of_owners_does_not_make_the_sentence_long():
 def test_an_owner_that_the_name_contradicts_is_not_chosen():
     stream = f"asdi.{identity(9).fingerprint}"
     Pins().choose(stream, identity(9).peer_id)
-    with pytest.raises(ValueError, match="names another owner"):
+    with pytest.raises(ValueError, match="fingerprint of another owner"):
         Pins().choose(stream, identity(1).peer_id)
 
 
@@ -247,7 +247,7 @@ def test_nothing_is_pinned_for_a_name_that_names_its_owner():
     stream = f"asdi.{identity(9).fingerprint}"
     pins = Pins()
     assert pins.owner(stream) == identity(9).peer_id
-    with pytest.raises(ValueError, match="names its owner"):
+    with pytest.raises(ValueError, match="contains its owner"):
         pins.accept(stream, identity(1).peer_id)
 
 

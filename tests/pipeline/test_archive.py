@@ -42,7 +42,7 @@ def ans(archive: Archive) -> list[int]:
 def test_commit_and_read(tmp_path):
     archive = Archive(tmp_path)
     assert not archive.exists()
-    with pytest.raises(ArchiveError, match="is no archive"):
+    with pytest.raises(ArchiveError, match="is not an archive"):
         archive.require()
     manifest = write(archive, "a", 0, 5)
     assert (manifest.version, manifest.files[0].rows, manifest.files[0].last_an) == (1, 5, 4)

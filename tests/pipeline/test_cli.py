@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pipeline import session
-from pipeline.cli import EXAMPLES, FAILED, USAGE, build_parser, main, one_sentence
+from pipeline.cli import EXAMPLES, FAILED, build_parser, main, one_sentence
 from pipeline.doctor import examine
 from pipeline.session import PipelineError, find_java, java_of_wheel
 
@@ -28,16 +28,16 @@ def test_help_is_quick_and_brings_nothing_heavy():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["verify", "/nowhere"], "/nowhere is no archive"),
-        (["replay", "/nowhere"], "/nowhere is no archive"),
-        (["analyze", "bandwidth", "/nowhere"], "is no archive"),
-        (["retain", "/nowhere", "--before", "2026-01-01"], "is no archive"),
-        (["record", "--log", "/nowhere", "--out", "/nowhere/a"], "there is no packet log in /nowhere"),
+        (["verify", "/nowhere"], "/nowhere is not an archive"),
+        (["replay", "/nowhere"], "/nowhere is not an archive"),
+        (["analyze", "bandwidth", "/nowhere"], "is not an archive"),
+        (["retain", "/nowhere", "--before", "2026-01-01"], "is not an archive"),
+        (["record", "--log", "/nowhere", "--out", "/nowhere/a"], "no packet log in /nowhere"),
         (["generate", "--flights", "0", "--days", "1", "--out", "x"], "at least one flight"),
         (["generate", "--flights", "9", "--days", "1", "--out", "/dev/null/x"], "cannot write to /dev/null/x: Not a"),
-        (["ingest", "/nowhere/raw", "--out", "/nowhere/a"], "there is no file /nowhere/raw"),
+        (["ingest", "/nowhere/raw", "--out", "/nowhere/a"], "no file /nowhere/raw"),
         (["ingest", __file__, "--out", "/dev/null/a"], "cannot write to /dev/null/a: Not a directory"),
-        (["analyze", "mesh", "/nowhere/trace"], "there is no trace /nowhere/trace"),
+        (["analyze", "mesh", "/nowhere/trace"], "no trace /nowhere/trace"),
     ],
 )
 def test_errors_are_one_sentence(words, said, capsys):
@@ -57,10 +57,10 @@ def test_selectivity_wants_queries(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--query", "/flight["], "query 1 is no XPath"),
-        (["--query", "/a:b", "--namespace", "a"], "--namespace needs P=URI, not 'a'"),
+        (["--query", "/flight["], "query 1 is not valid XPath"),
+        (["--query", "/a:b", "--namespace", "a"], "--namespace must be P=URI, got 'a'"),
         (["--queries", "/nowhere"], "cannot read /nowhere: No such file"),
-        (["--query", "/a", "--plot", "/nowhere/x.png"], "there is no folder /nowhere"),
+        (["--query", "/a", "--plot", "/nowhere/x.png"], "no folder /nowhere"),
     ],
 )
 def test_wrong_questions_are_told_before_spark_is_started(words, said, tmp_path, capsys):
@@ -81,7 +81,7 @@ def test_wrong_questions_are_told_before_spark_is_started(words, said, tmp_path,
 def test_wrong_calls(words, capsys):
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args(words)
-    assert caught.value.code == USAGE
+    assert caught.value.code == 2
     assert "usage:" in capsys.readouterr().err
 
 

@@ -149,7 +149,7 @@ def test_verify_tells_what_is_wrong(spark, archive_path, tmp_path):
     found = verify(spark, Archive(path))
     text = "\n".join(found.problems)
     assert "cannot be read" in text
-    assert "are there twice" in text
+    assert "appear twice" in text
     assert "are missing" in text
 
 

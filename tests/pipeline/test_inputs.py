@@ -66,7 +66,7 @@ def test_expand(tmp_path):
     for name in ["b.txt", "a.txt", ".hidden", "generated.json"]:
         (tmp_path / name).write_text("x")
     assert [path.name for path in expand([str(tmp_path)])] == ["a.txt", "b.txt"]
-    with pytest.raises(PipelineError, match="there is no file"):
+    with pytest.raises(PipelineError, match="no file"):
         expand([str(tmp_path / "nothing")])
 
 

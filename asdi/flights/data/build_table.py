@@ -33,7 +33,7 @@ CALLSIGNS = {
 }  # fmt: skip
 # Airports outside the 48 states do not begin with K.
 ICAO = {"ANC": "PANC", "HNL": "PHNL", "SJU": "TJSJ", "BQN": "TJBQ", "PSE": "TJPS", "STT": "TIST"}
-# Four of the destinations are missing from the package's table of airports; where they are is no secret.
+# Four of the destinations are missing from the package's table of airports; their positions are public.
 ELSEWHERE = {
     "SJU": (18.4394, -66.0018),
     "BQN": (18.4949, -67.1294),

@@ -1,4 +1,4 @@
-// The air: flights of one client, coasting between what it is handed.
+// The map: the flights of one client, extrapolated between reports.
 import { OUTLINE, project } from "./outline.js";
 import { colours, Sheet } from "./theme.js";
 
@@ -73,7 +73,7 @@ export class AirView {
           if (flight.trail.length > 2 * TRAIL) flight.trail.splice(0, 2);
         }
         Object.assign(flight, { x, y, seen });
-        // Where it is drawn must not jump: what was wrong with the coasting is taken back over a second.
+        // The drawn position must not jump: the extrapolation error is corrected over one second.
         const after = this.where(flight, this.clock(), false);
         flight.ex = before[0] - after[0];
         flight.ey = before[1] - after[1];

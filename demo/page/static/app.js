@@ -1,4 +1,4 @@
-// Connects to the demo, keeps what it says, and hands it to the views. No framework, no build step.
+// Connects to the demo, keeps its state, and passes it to the views. No framework, no build step.
 import { AirView } from "./air.js";
 import { MeshView } from "./mesh.js";
 import { Card } from "./card.js";
@@ -25,7 +25,7 @@ export function send(order) {
   }
   waiting.push([performance.now(), order]);
   if (waiting.length > MOST_WAITING) waiting.shift();
-  if (state.hello) toast("The demo does not answer at this moment. What you asked for waits for it.");
+  if (state.hello) toast("The demo is not responding. Your command is queued.");
 }
 
 function sendWaiting() {
@@ -86,7 +86,7 @@ const handlers = {
   },
   state(message) {
     const offset = message.now - performance.now() / 1000;
-    // What was under way for less time tells the difference of the clocks better.
+    // A message that traveled for less time gives a better estimate of the clock difference.
     state.offset = state.offset === null ? offset : Math.max(offset, state.offset - 0.002);
     state.now = message.now;
     state.peers = new Map(message.peers.map((peer) => [peer.name, peer]));
@@ -127,7 +127,7 @@ function fillClients(peers) {
 function connect() {
   const token = location.hash.slice(1);
   if (!token) {
-    $("caption").textContent = "Open the whole address that the demo printed, with what stands behind the #: it is the key to the controls.";
+    $("caption").textContent = "Open the full address that the demo printed, including the part after the #: it is the key to the controls.";
     return;
   }
   socket = new WebSocket(`ws://${location.host}/ws?token=${encodeURIComponent(token)}`);
@@ -137,7 +137,7 @@ function connect() {
   };
   socket.onclose = () => {
     document.body.dataset.ready = "no";
-    $("caption").textContent = "The demo has ended, or does not answer. This page tries again.";
+    $("caption").textContent = "The demo has ended or is not responding. Reconnecting…";
     setTimeout(connect, 2000);
   };
 }
@@ -147,12 +147,12 @@ $("search").addEventListener("input", (event) => air.search(event.target.value.t
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.defaultPrevented) return;
   $("toast").hidden = true;
-  if (event.target === $("search") && event.target.value) { // as browsers do by themselves, but not all of them
+  if (event.target === $("search") && event.target.value) { // some browsers already do this, not all
     event.target.value = "";
     air.search("");
   } else if (state.selected) {
     const chosen = document.querySelector(`[data-peer="${CSS.escape(state.selected)}"]`);
-    if ($("card").contains(document.activeElement)) chosen?.focus(); // back to where one came from
+    if ($("card").contains(document.activeElement)) chosen?.focus(); // back to the peer that opened the card
     select(null);
   }
 });
@@ -175,7 +175,7 @@ function frame(now) {
   mesh.frame(now / 1000, seconds);
   air.frame(meshNow(), seconds);
   log.frame();
-  // Where drawing is slow, as long a rest as it took: else frames crowd out the messages, and the page lives in the past.
+  // After a slow frame, pause as long as it took: otherwise frames delay the messages and the page falls behind.
   rested = took > 40 ? Math.min(took, 400) : 0;
   if (rested) setTimeout(() => requestAnimationFrame(frame), rested);
   else requestAnimationFrame(frame);

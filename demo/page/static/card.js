@@ -1,6 +1,6 @@
-// A peer's card: what it says of itself, and the buttons that hurt it. Built once for a peer, then only filled.
+// A peer's card: its state, and the buttons that break it. Built once per peer, then updated in place.
 const WEATHERS = [
-  ["fair", {}], ["10 % loss", { loss: 0.1 }], ["30 % loss", { loss: 0.3 }], ["60 % loss", { loss: 0.6 }], ["cut", { loss: 1 }],
+  ["normal", {}], ["10 % loss", { loss: 0.1 }], ["30 % loss", { loss: 0.3 }], ["60 % loss", { loss: 0.6 }], ["cut", { loss: 1 }],
   ["200 ms delay", { delay: 0.2 }], ["1 s delay", { delay: 1 }], ["10 kB/s", { rate: 10000 }],
 ];
 
@@ -22,7 +22,7 @@ export class Card {
         this.badge.textContent = "";
         const hint = document.createElement("p");
         hint.className = "hint";
-        hint.textContent = "Choose a peer in the mesh to see its card, and to hurt it.";
+        hint.textContent = "Select a peer in the mesh to see its details and to break it.";
         this.box.replaceChildren(hint);
       }
       return;
@@ -39,11 +39,11 @@ export class Card {
     freeze.textContent = peer.state === "frozen" ? "Thaw" : "Freeze";
     restart.disabled = peer.state !== "dead";
     if (slow) {
-      slow.textContent = peer.pace ? "Take as fast as you can" : "Take 3 packets/s";
+      slow.textContent = peer.pace ? "Consume at full speed" : "Consume 3 packets/s";
       slow.dataset.slow = peer.pace ? "yes" : "";
     }
-    // Who works with the keyboard is not thrown back to the start of the page by a button that goes dead.
-    // While a peer starts all of them are dead: then the card itself holds the focus, until one is alive.
+    // When a button is disabled, keyboard users must not be sent back to the top of the page.
+    // While a peer starts, all buttons are disabled: the card itself keeps the focus until one is enabled.
     if (held?.disabled || document.activeElement === this.box) {
       (Object.values(this.buttons).find((button) => !button.disabled) ?? this.box).focus({ preventScroll: true });
     }
@@ -83,7 +83,7 @@ export class Card {
     this.table = document.createElement("table");
     this.table.hidden = true;
     const head = this.table.createTHead().insertRow();
-    for (const text of ["link with", "", "rate", "first copies", "loses", "round trip", "make it worse"]) {
+    for (const text of ["link with", "", "rate", "first copies", "loss", "round trip", "conditions"]) {
       const cell = document.createElement("th");
       cell.textContent = text;
       head.append(cell);
@@ -127,7 +127,7 @@ export class Card {
     row.cells[3].append(share, "");
     row.cells[3].append(document.createTextNode(""));
     const box = document.createElement("select");
-    box.setAttribute("aria-label", `Make the link with ${other} worse`);
+    box.setAttribute("aria-label", `Conditions of the link with ${other}`);
     WEATHERS.forEach(([words], index) => box.append(new Option(words, String(index))));
     box.addEventListener("change", () => {
       this.chosen.set(other, performance.now());
@@ -150,9 +150,9 @@ function facts(peer) {
   const rows = [["level", peer.level ?? "–"], ["hops from a root", peer.hops ?? "–"]];
   if (peer.role !== "root") rows.push(["parents", `${peer.sound} of ${peer.wants}`]);
   if (peer.role !== "leaf") rows.push(["children", `${peer.children} of ${peer.capacity}`], ["retransmitted", peer.retransmitted]);
-  if (peer.role !== "root") rows.push(["spare copies", peer.duplicates], ["NACKs sent", peer.nacks], ["recovered", peer.recovered]);
+  if (peer.role !== "root") rows.push(["duplicates", peer.duplicates], ["NACKs sent", peer.nacks], ["recovered", peer.recovered]);
   if (peer.role === "leaf") {
-    rows.push(["delivered", peer.delivered], ["lost", peer.lost], ["gaps", peer.gaps], ["on the way", peer.missing], ["flights", peer.flights]);
+    rows.push(["delivered", peer.delivered], ["lost", peer.lost], ["gaps", peer.gaps], ["in transit", peer.missing], ["flights", peer.flights]);
   }
   rows.push(["CPU", `${peer.cpu} s`]);
   if (peer.restarts) rows.push(["restarts", peer.restarts]);

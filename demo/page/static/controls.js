@@ -1,4 +1,4 @@
-// Controls that hurt everything at once, scenarios, and the button that puts everything back.
+// Controls that affect the whole mesh, scenarios, and the button that restores everything.
 const $ = (id) => document.getElementById(id);
 /** For so long after a slider was moved it shows what was asked for; then what is. Focus alone holds nothing. */
 const EDITING = 1500;
@@ -30,7 +30,7 @@ export class Controls {
     $("kill-root").addEventListener("click", () => send({ do: "kill", names: some(this.running("root"), 1) }));
     $("partition").addEventListener("click", () => {
       if (this.state.side.size) send({ do: "heal" });
-      else send({ do: "partition", names: some(this.running("leaf"), 2) }); // the demo says so when there is none
+      else send({ do: "partition", names: some(this.running("leaf"), 2) }); // the demo reports an error if there is none
     });
     $("storm").addEventListener("click", () => send({ do: "storm", routers: 2, clients: 6 }));
   }
@@ -56,11 +56,11 @@ export class Controls {
 
   update(message) {
     const busy = message.playing !== null;
-    // A button that goes dead under somebody's finger hands the focus on: to the way out.
+    // A button that is disabled while in use passes the focus to the restore button.
     if (busy && [$("story"), $("play")].includes(document.activeElement)) $("put-back").focus();
     $("story").disabled = $("play").disabled = busy;
-    $("story").textContent = message.playing === "story" ? "The story runs…" : "Run the whole story";
-    $("partition").textContent = message.side.length ? "Heal the cut" : "Cut two clients off";
+    $("story").textContent = message.playing === "story" ? "Story running…" : "Run the full story";
+    $("partition").textContent = message.side.length ? "Reconnect them" : "Cut off two clients";
     if (performance.now() - this.moved < EDITING) return;
     const { loss, delay, rate } = message.everywhere;
     $("all-loss").value = String(Math.round(loss * 100));

@@ -1,4 +1,4 @@
-// What happened: latency percentiles with the faults marked on them, and the events in words.
+// Events: latency percentiles with the faults marked, and a list of events.
 import { colours, Sheet } from "./theme.js";
 
 const WINDOW = 120;
@@ -26,7 +26,7 @@ export class Log {
     this.known = 0;
     message.events.forEach((event) => this.event(event));
     if (!message.events.some((event) => event.kind === "story")) {
-      this.caption.textContent = "Choose a peer and kill it, or let the whole story run. A checker knows every packet that was published, and counts what any client missed.";
+      this.caption.textContent = "Select a peer and kill it, or run the full story. A checker knows every published packet and counts what any client missed.";
     }
   }
 

@@ -1,4 +1,4 @@
-// The mesh: peers as real buttons, links drawn beneath them with what flows.
+// The mesh: peers are real buttons; links and their traffic are drawn beneath them.
 import { colours, Sheet } from "./theme.js";
 
 const REPAIR_SECONDS = 2.6;
@@ -35,7 +35,7 @@ export class MeshView {
       node.peer = peer;
       this.dress(node);
     }
-    // Sizes are asked for when all is written: asked in turns, each question would cost a layout.
+    // Read sizes after all writes: alternating would force one layout per read.
     for (const node of this.nodes.values()) {
       node.w = node.button.offsetWidth || node.w;
       node.h = node.button.offsetHeight || node.h;
@@ -84,7 +84,7 @@ export class MeshView {
     for (const node of this.nodes.values()) {
       if (node.peer.role === "router") {
         const hops = node.peer.hops;
-        // A dead one keeps its place; one that knows no root yet waits below.
+        // A dead peer keeps its place; a peer without a path to a root is drawn at the bottom.
         node.row = node.peer.state === "running" && hops !== null && hops < 50 ? Math.max(1, hops) : node.row ?? 1;
         deepest = Math.max(deepest, node.row);
       }
@@ -181,7 +181,7 @@ export class MeshView {
   }
 
   label(pen, c, path, link, isChosen, index) {
-    const [x, y] = at(path, 0.5 + (index % 3) * 0.16); // links of one peer meet at it: their labels must not
+    const [x, y] = at(path, 0.5 + (index % 3) * 0.16); // a peer's links meet at the peer: keep their labels apart
     const words = isChosen ? `${Math.round(link.rate)}/s, first ${Math.round(link.won * 100)} %` : "";
     const loss = link.loss > 0.005 ? `−${Math.round(link.loss * 100)} %` : "";
     const text = [words, loss].filter(Boolean).join("  ");

@@ -1,4 +1,4 @@
-// The chosen client's query: presets, what it would match as you type, and what is wrong with it.
+// The selected client's query: presets, what it matches as you type, and its errors.
 const $ = (id) => document.getElementById(id);
 
 export class QueryPanel {

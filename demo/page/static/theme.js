@@ -1,4 +1,4 @@
-// Dark or light: what the system says, until the button says otherwise.
+// Dark or light: the system's setting, until the button overrides it.
 const KEY = "skymesh-theme";
 
 export function setUpTheme(changed) {

@@ -1,4 +1,4 @@
-// The totals that matter.
+// The totals at the top of the page.
 const $ = (id) => document.getElementById(id);
 
 export class Totals {
@@ -12,8 +12,8 @@ export class Totals {
     put("t-stall", `${Math.round(t.longest_stall_ms).toLocaleString("en")} ms`);
     $("whole-box").classList.toggle("wounded", t.wounded_s !== null);
     const last = t.repairs_s.at(-1);
-    put("t-whole", t.wounded_s !== null ? `${t.wounded_s.toFixed(1)} s` : last === undefined ? "whole" : `${last.toFixed(2)} s`);
-    put("t-whole-label", t.wounded_s !== null ? "not whole for" : last === undefined ? "full resilience" : "to full resilience");
+    put("t-whole", t.wounded_s !== null ? `${t.wounded_s.toFixed(1)} s` : last === undefined ? "yes" : `${last.toFixed(2)} s`);
+    put("t-whole-label", t.wounded_s !== null ? "degraded for" : last === undefined ? "full resilience" : "to full resilience");
     put("t-cpu", `${t.cpu_cores.toFixed(2)} core`);
   }
 }

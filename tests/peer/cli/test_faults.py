@@ -123,7 +123,7 @@ def test_a_stream_of_another_owner(tmp_path, capfd):
         state = tmp_path / "state"
         pin_other_owner(state)
         done = call_here(capfd, *JOIN, "--bootstrap", address, "--state", str(state))
-        check(ExitCode.WRONG_OWNER, "belongs to another owner now", done.code, done.err, done.out)
+        check(ExitCode.WRONG_OWNER, "now belongs to another owner", done.code, done.err, done.out)
 
 
 def pin_other_owner(state: Path) -> None:
@@ -194,7 +194,7 @@ def test_settings_that_make_no_sense(tmp_path, fails):
     fails(ExitCode.USAGE, "invalid choice: 'frob'", "frob")
     fails(ExitCode.USAGE, "--bootstrap: expected one argument; see `skymesh join --help`", "join", "--bootstrap")
     fails(ExitCode.USAGE, "invalid choice: 'csv'", *JOIN, "--format", "csv")
-    fails(ExitCode.USAGE, "--roots-key: 'A B' is no stream name", "join", "--roots-key", "A B")
+    fails(ExitCode.USAGE, "--roots-key: 'A B' is not a stream name", "join", "--roots-key", "A B")
     fails(ExitCode.USAGE, "--roots-key is missing", "join")
     fails(ExitCode.CONFIG, "cannot read the configuration", *JOIN, "--config", str(tmp_path / "none.toml"))
     fails(ExitCode.CONFIG, "--dictionary", *JOIN, "--dictionary", str(tmp_path / "none.zd"))
