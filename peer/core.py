@@ -24,13 +24,13 @@ from ipaddress import IPv6Address, ip_address
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
-from dcp.events import Content
 from dcp.guard import fault
 from dcp.links.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
+from peer.envelope import Envelope
 from peer.errors import QueryNotCarried
 from peer.flow import (
     Decision,
@@ -43,6 +43,7 @@ from peer.flow import (
     QueryNarrowed,
     QueryWidened,
 )
+from peer.items import Content
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, JoinTicket, LinkId
@@ -80,7 +81,9 @@ class PeerCore:
         placement: Placement | None = None,
     ) -> None:
         self.config = config
-        self.policy = policy or XPathPolicy()
+        if policy is None:
+            policy = XPathPolicy(Envelope(remembers=config.role is Role.ROUTER and config.deliver))
+        self.policy = policy
         self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock)
         self.sender: Sender | None = None
         self.receiver: Receiver | None = None
@@ -190,7 +193,7 @@ class PeerCore:
         self.start(now=now)
 
     def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
-        """Give the mesh its next packet (roots only): an envelope, see `dcp.compression`."""
+        """Give the mesh its next packet (roots only): an envelope, see `peer.envelope`."""
         if self.config.role is not Role.ROOT or self.sender is None:
             raise ValueError("only a root publishes")
         return self.sender.publish(payload, an=an, contiguous=contiguous)
@@ -261,7 +264,7 @@ class PeerCore:
     # --- content ------------------------------------------------------------------------------------------------------
 
     def next_content(self) -> Content | None:
-        """The next packet, gap, start or query switch for the client here. Payloads are envelopes."""
+        """The next packet, with its envelope opened, gap, start or query switch for the client here."""
         return None if self.client is None else self.client.next()
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------

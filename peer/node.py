@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from dcp import Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
+from dcp import Gap, LinkClosed, Packet, Started
 from dcp.compression import Compressor
 from dcp.driver import Driver
-from dcp.events import Content
 from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
 from peer.directory import candidate_of, grant_of, query_of
+from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
+from peer.items import Content, QuerySwitched
 from peer.listeners import Listeners
 from peer.mesh import events as meshevents
 from peer.mesh.hostport import HostPort
@@ -74,21 +75,20 @@ class Peer:
         self.options = options
         self.identity = identity
         self._grant = grant
-        self._compressor = Compressor(
-            "zstd" if options.dictionary and options.compress == "none" else options.compress,
-            dictionary=options.dictionary,
+        compression = "zstd" if options.dictionary and options.compress == "none" else options.compress
+        self._envelope = Envelope(
+            Compressor(compression, dictionary=options.dictionary),
+            remembers=options.role is Role.ROUTER and options.deliver,
         )
         self.core = PeerCore(
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
-            policy=XPathPolicy(self._compressor, clock=time.perf_counter),
+            policy=XPathPolicy(self._envelope, clock=time.perf_counter),
             placement=placement_named(options.selection),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None
-        self.unreadable = 0
-        """Packets whose envelope could not be opened: handed over as gaps."""
         self.problem: Exception | None = None
         self.lookups: Counter[str] = Counter()
         """Questions to the directory by how they ended: found, nothing, unavailable, other_owner."""
@@ -148,10 +148,10 @@ class Peer:
                 self._since_checkpoint = 0
                 self._reopen()
                 await trio.lowlevel.checkpoint()
-            item = self.core.next_content()
+            item = self._next_item()
             if item is not None:
                 self._since_checkpoint += 1
-                return self._unpacked(item)
+                return item
             self._reopen()
             self._since_checkpoint = 0
             if self.problem is not None:
@@ -168,8 +168,8 @@ class Peer:
             taken = [await self.__anext__()]
         except StopAsyncIteration:
             return []
-        while len(taken) < most and (item := self.core.next_content()) is not None:
-            taken.append(self._unpacked(item))
+        while len(taken) < most and (item := self._next_item()) is not None:
+            taken.append(item)
         self._since_checkpoint += len(taken)
         self._reopen()
         return taken
@@ -191,7 +191,7 @@ class Peer:
                 contiguous = contiguous and continues
             if not numbers.covers(an):
                 numbers.save(an + RESERVE)
-        packed = self._compressor.pack(payload)
+        packed = self._envelope.pack(payload)
         number = self.core.publish(packed, an=an, contiguous=contiguous)
         self.published += 1
         self.published_bytes += len(packed)
@@ -283,7 +283,6 @@ class Peer:
             self.core,
             published=self.published,
             published_bytes=self.published_bytes,
-            unreadable=self.unreadable,
             now=self.now(),
         )
 
@@ -304,18 +303,11 @@ class Peer:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _unpacked(self, item: Content) -> Content:
-        if not isinstance(item, Packet):
-            if isinstance(item, Gap):
-                self._tell(item)
-            return item
-        try:
-            return Packet(item.an, self._compressor.unpack_untrusted(item.payload))
-        except PayloadRefused:
-            self.unreadable += 1
-            gap = Gap(item.an - 1, item.an)
-            self._tell(gap)
-            return gap
+    def _next_item(self) -> Content | None:
+        item = self.core.next_content()
+        if isinstance(item, Gap):
+            self._tell(item)
+        return item
 
     def _reopen(self) -> None:
         receiver = self.core.receiver

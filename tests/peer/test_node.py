@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
-from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
+from dcp import Config, Gap, Packet, Start, Started
 from peer import flow
 from peer.errors import Overrun
 from peer.flow import FlowConfig
+from peer.items import QuerySwitched
 from peer.mesh import events as meshevents
 from peer.node import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
+from xmlswitch import Query
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]
 
@@ -89,6 +91,7 @@ async def test_clients_start_now_at_a_number_or_as_far_back_as_there_is():
             pass
         for number in range(111, 116):
             await root.send(packet(number))
+        assert switched.query == Query.parse("/p/c=2")
         # The position says from where on the new query holds: a packet before 111 may already belong to it.
         first = next(number for number in range(switched.position + 1, 116) if number % 5 == 2)
         assert await take(new, 1) == [first]
