@@ -99,12 +99,12 @@ async def test_clients_start_now_at_a_number_or_as_far_back_as_there_is():
 
 async def test_the_first_question_to_the_dht_waits_for_the_first_contact(monkeypatch):
     """Asked at once it failed, and every join took half a second longer."""
-    monkeypatch.setattr("peer.node.FIRST_CONTACT_PATIENCE", PATIENCE)
+    monkeypatch.setattr("peer.lookups.FIRST_CONTACT_PATIENCE", PATIENCE)
     async with small_mesh() as (_, router, start):
         leaf = await start(Role.LEAF)
         await leaf.wait_parents(1)
         for peer in (router, leaf):
-            assert peer.lookups["unavailable"] == 0
+            assert peer.lookups.ended["unavailable"] == 0
 
 
 async def test_who_leaves_tells_its_children_and_they_lose_nothing():
