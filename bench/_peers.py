@@ -15,10 +15,10 @@ from typing import Any
 import trio
 
 import dcp
-from dcp.events import Content
 from dcp.links.link import Address
 from dcp.udp import UdpSocket
 from dht.addresses import parse_endpoint
+from peer.items import Content
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.role import Role

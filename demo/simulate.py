@@ -21,7 +21,7 @@ from demo.check.ledger import percentile
 from demo.errors import DemoError
 from peer.mesh.config import MeshConfig
 from peer.testing import MeshSimulation, NetworkModel
-from peer.testing.meshsim import SimPeer
+from peer.testing.meshpeer import MeshPeer
 from peer.testing.violations import MeshViolation
 
 BUILD_RATE: Final = 100.0
@@ -171,7 +171,7 @@ def _die(run: Run, rate: float, end: float) -> None:
     simulation.clock.after(run.dice.expovariate(rate), _die, run, rate, end)
 
 
-def _return(simulation: MeshSimulation, peer: SimPeer) -> None:
+def _return(simulation: MeshSimulation, peer: MeshPeer) -> None:
     if not peer.is_alive:
         simulation.restart(peer)
 

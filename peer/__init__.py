@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcp import Gap, Packet, QuerySwitched, Started
+    from dcp import Gap, Packet, Started
     from peer import blocking, guest
     from peer.api import join, root, root_from
     from peer.combine import FromSource, Source, open_combined, open_combiner
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         WrongOwner,
     )
     from peer.flow import Disconnected, FallingBehind, KeepingUp, NumbersRestarted, QueryNarrowed, QueryWidened
+    from peer.items import QuerySwitched
     from peer.mesh.events import (
         ChildGained,
         ChildLost,
@@ -99,7 +100,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dcp": ("Gap", "Packet", "QuerySwitched", "Started"),
+    "dcp": ("Gap", "Packet", "Started"),
+    "peer.items": ("QuerySwitched",),
     "peer.api": ("join", "root", "root_from"),
     "peer.combine": ("FromSource", "Source", "open_combined", "open_combiner"),
     "peer.role": ("Role",),

@@ -33,9 +33,9 @@ from typing import Any, Self, TypeVar, Unpack
 import trio
 
 from dcp import Gap, Packet
-from dcp.events import Content
 from peer import api
 from peer.errors import PeerClosed, has_left, plain
+from peer.items import Content
 from peer.keywords import JoinKeywords, RootKeywords
 from peer.mailbox import Ended, Mailbox
 from peer.node import Event, Peer

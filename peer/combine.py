@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from dcp import Gap, Packet, QuerySwitched, Started
-from dcp.events import Content
+from dcp import Gap, Packet, Started
 from dcp.plain_errors import with_plain_errors
+from peer.items import Content, QuerySwitched
 from peer.node import Peer, open_peer
 from peer.options import PeerOptions
 from peer.role import Role
@@ -149,8 +149,7 @@ class _Output:
         return self._peer.publish_now(payload, an=an, contiguous=contiguous)
 
     def publish_hole(self, until: int) -> None:
-        assert self._peer.core.sender is not None
-        self._peer.core.sender.publish_hole(until)
+        self._peer.publish_hole(until)
 
 
 async def _relay(source: Peer, relay: SourceRelay) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from dcp import Gap, Packet, PayloadRefused, QuerySwitched
-from dcp.events import Content
+from dcp import Gap, Packet, PayloadRefused
+from dcp.events import QuerySwitched as ParentsSwitched
 from dcp.receiver import Receiver
+from peer.items import Content, QuerySwitched
 from peer.queries import XPathPolicy, token_of
 from xmlswitch import MalformedDocument, Query, Switch
 
@@ -30,12 +31,14 @@ class Subscription:
         """In force for what is handed over next."""
         self.not_matching = 0
         """Packets that came and were not handed over: this query does not match them."""
+        self.unreadable = 0
+        """Packets whose envelope could not be opened: handed over as gaps."""
         self._receiver = receiver
         self._policy = policy
         self._is_router = is_router
         self._wanted: OrderedDict[bytes, Query | None] = OrderedDict()
         self._position: int | None = None
-        self._switch = _switch_of(query)
+        self._use(query)
 
     @property
     def token(self) -> bytes:
@@ -58,7 +61,7 @@ class Subscription:
             self._wanted.popitem(last=False)
 
     def next(self) -> Content | None:
-        """The next packet, gap, start or query switch for the client. Payloads are envelopes."""
+        """The next packet, with its envelope opened, gap, start or query switch for the client."""
         receiver = self._receiver
         while True:
             if self._wanted and (switched := self._switch_here()) is not None:
@@ -68,21 +71,24 @@ class Subscription:
                 return None
             if isinstance(event, Packet):
                 self._position = event.an
-                if not self._matches(event.payload):
+                item = self._opened(event)
+                if item is None:
                     self.not_matching += 1
                     continue
-            elif isinstance(event, Gap):
+                return item
+            if isinstance(event, Gap):
                 self._position = event.until
-            elif isinstance(event, QuerySwitched):
+            elif isinstance(event, ParentsSwitched):
                 self._position = event.position
                 if self._is_router or not self._switch_with(event.query):
                     continue  # what parents send is another thing than what the client wants
+                return QuerySwitched(event.position, self.query)
             else:
                 self._position = event.position
             return event
 
     def _switch_with(self, token: bytes) -> bool:
-        """A client that is no router sees its query switch where its parents switched."""
+        """The client of a leaf sees its query switch where the parents switched."""
         if token not in self._wanted:
             return False
         query = self._wanted[token]
@@ -108,20 +114,33 @@ class Subscription:
             return None  # the parents' switch says where; without one, everything that came is under this token
         self._wanted.clear()
         self._use(query)
-        return QuerySwitched(self._position, token)
+        return QuerySwitched(self._position, query)
 
     def _use(self, query: Query | None) -> None:
         self.query = query
         self._switch = _switch_of(query)
+        if self._is_router:
+            self._policy.watch(query)
 
-    def _matches(self, payload: bytes) -> bool:
+    def _opened(self, packet: Packet) -> Packet | Gap | None:
+        """The packet with its content; a gap if the envelope can't be opened; None if the query does not match."""
         try:
-            return self._switch is None or self._switch.match_mask(self._policy.unpacked(payload)) != 0
+            opened = self._policy.envelope.take_untrusted(packet.payload)
         except PayloadRefused:
-            return True  # can't be opened: handed over as a gap
-        except MalformedDocument:
-            self._policy.unreadable += 1
-            return False
+            self.unreadable += 1
+            return Gap(packet.an - 1, packet.an)
+        if self._switch is not None:
+            if opened.query is not None and opened.query is self.query:
+                matches = opened.matches  # it was matched together with the children's queries
+            else:
+                try:
+                    matches = self._switch.match_mask(opened.content) != 0
+                except MalformedDocument:
+                    self._policy.unreadable += 1
+                    matches = False
+            if not matches:
+                return None
+        return Packet(packet.an, opened.content)
 
 
 def _switch_of(query: Query | None) -> Switch[Query] | None:

@@ -25,13 +25,13 @@ from ipaddress import IPv6Address, ip_address
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
 from dcp.compression import EnvelopeCheck
-from dcp.events import Content
 from dcp.guard import fault
 from dcp.links.link import Address
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
+from peer.envelope import Envelope
 from peer.errors import QueryNotCarried
 from peer.flow import (
     Decision,
@@ -44,6 +44,8 @@ from peer.flow import (
     QueryNarrowed,
     QueryWidened,
 )
+from peer.items import Content
+from peer.link_map import LinkMap
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, JoinTicket, LinkId
@@ -81,7 +83,9 @@ class PeerCore:
         placement: Placement | None = None,
     ) -> None:
         self.config = config
-        self.policy = policy or XPathPolicy()
+        if policy is None:
+            policy = XPathPolicy(Envelope(remembers=config.role is Role.ROUTER and config.deliver))
+        self.policy = policy
         self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock)
         self.sender: Sender | None = None
         self.receiver: Receiver | None = None
@@ -106,7 +110,7 @@ class PeerCore:
                 start=config.start,
                 position=config.position,
                 deliver=config.deliver,
-                accepts=EnvelopeCheck(self.policy.unpacked),
+                accepts=EnvelopeCheck(self.policy.envelope.content_untrusted),
             )
         else:
             self.receiver = self.hub.subscribe(
@@ -114,15 +118,13 @@ class PeerCore:
                 query=own,
                 start=config.start,
                 position=config.position,
-                accepts=EnvelopeCheck(self.policy.unpacked),
+                accepts=EnvelopeCheck(self.policy.envelope.content_untrusted),
             )
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
+        self._links = LinkMap(self.receiver, self.sender)
         self.mesh = self._new_mesh(peer_id, rng, placement)
-        self._up: dict[int, LinkId] = {}  # dcp's link id -> the mesh's link
-        self._down: dict[int, LinkId] = {}
-        self._dcp_of: dict[LinkId, int] = {}
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self._rng = rng
@@ -198,7 +200,7 @@ class PeerCore:
         self.start(now=now)
 
     def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
-        """Give the mesh its next packet (roots only): an envelope, see `dcp.compression`."""
+        """Give the mesh its next packet (roots only): an envelope, see `peer.envelope`."""
         if self.config.role is not Role.ROOT or self.sender is None:
             raise ValueError("only a root publishes")
         return self.sender.publish(payload, an=an, contiguous=contiguous)
@@ -269,54 +271,37 @@ class PeerCore:
     # --- content ------------------------------------------------------------------------------------------------------
 
     def next_content(self) -> Content | None:
-        """The next packet, gap, start or query switch for the client here. Payloads are envelopes."""
+        """The next packet, with its envelope opened, gap, start or query switch for the client here."""
         return None if self.client is None else self.client.next()
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
     def heard_at(self, link: LinkId) -> float | None:
         """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
-        number = self._dcp_of.get(link)
-        if number is None:
-            return None
-        if self.receiver is not None and number in self.receiver.links:
-            return self.receiver.links[number].heard_at
-        if self.sender is not None and number in self.sender.links:
-            return self.sender.links[number].heard_at
-        return None
+        return self._links.heard_at(link)
+
+    def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
+        """What dcp measured on the links to parents and children (`LinkObserver`)."""
+        return self._links.qualities(now)
 
     def wanted(self) -> bytes | None:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
         return None if self.client is None else self.client.token
 
-    def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
-        """What dcp measured on the links to parents and children (`LinkObserver`)."""
-        measured: dict[LinkId, LinkQuality] = {}
-        if self.receiver is not None:
-            for up in self.receiver.statistics(now).links:
-                if (link := self._up.get(up.link)) is not None:
-                    first_share = min(1.0, up.first_copies / up.expected) if up.expected else None
-                    measured[link] = LinkQuality(round_trip=up.round_trip, loss=up.loss, first_share=first_share)
-        if self.sender is not None:
-            for down in self.sender.statistics(now).links:
-                if (link := self._down.get(down.link)) is not None:
-                    measured[link] = LinkQuality(round_trip=down.round_trip)
-        return measured
-
     def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""
-        return self._dcp_of.get(link)
+        return self._links.dcp_link(link)
 
     def cut_off(self, link: LinkId) -> int:
         """Packets that passed to a child unmatched, because its query would have taken too long."""
-        child = self.sender.children.get(self._dcp_of.get(link, 0)) if self.sender is not None else None
+        child = self.sender.children.get(self._links.dcp_link(link) or 0) if self.sender is not None else None
         slot = child.interest.slot if child is not None and child.interest is not None else None
         return 0 if slot is None else self.policy.switch.cut_off(slot)
 
     @property
     def links_mapped(self) -> int:
         """Links that are known to both machines here."""
-        return len(self._dcp_of)
+        return len(self._links)
 
     @property
     def events_waiting(self) -> int:
@@ -352,9 +337,9 @@ class PeerCore:
     def _drop_link_of(self, event: dcp_events.Event, now: float) -> None:
         """Whatever it was that we could not deal with, its sender gets no second try on this link."""
         number = getattr(event, "link", None)
-        link = self._up.get(number, self._down.get(number)) if number is not None else None
+        link = self._links.any(number) if number is not None else None
         if link is not None:
-            self._close(link, REASON_BASE + CloseReason.MALFORMED)
+            self._links.close(link, REASON_BASE + CloseReason.MALFORMED)
             self.mesh.link_reset(link, now=now)
 
     def _tell(self, news: meshevents.Event) -> None:
@@ -371,46 +356,25 @@ class PeerCore:
         stream = self.config.stream
         match effect:
             case meshevents.OpenLink(link, _, address, hello):
-                number = self.hub.add_sender(stream, address, hello, now=now)
-                self._up[number] = link
-                self._dcp_of[link] = number
+                self._links.add_parent(self.hub.add_sender(stream, address, hello, now=now), link)
             case meshevents.AcceptLink(ticket, link, reply):
                 accepted = self.hub.accept(stream, ticket, reply, now=now)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)
                 else:
-                    self._down[accepted] = link
-                    self._dcp_of[link] = accepted
+                    self._links.add_child(accepted, link)
             case meshevents.RefuseLink(ticket, reason, body):
                 self.hub.refuse(stream, ticket, REASON_BASE + reason, body)
             case meshevents.SendMessage(links, body):
                 for link in links:
-                    self._send(link, body)
+                    self._links.send(link, body)
             case meshevents.CloseLink(link, reason):
-                self._close(link, REASON_BASE + reason)
+                self._links.close(link, REASON_BASE + reason)
             case meshevents.Inquire(inquiry, address, question):
                 timeout = self.config.inquiry_timeout
                 self._inquiries[self.hub.inquire(address, question, timeout=timeout, now=now)] = inquiry
             case _:
                 self._events.append(effect)
-
-    def _send(self, link: LinkId, body: bytes) -> None:
-        number = self._dcp_of.get(link)
-        if number is None:
-            return
-        if self.receiver is not None and number in self._up:
-            self.receiver.send_message(number, body)
-        elif self.sender is not None:
-            self.sender.send_message(number, body)
-
-    def _close(self, link: LinkId, reason: int) -> None:
-        number = self._dcp_of.pop(link, None)
-        if number is None:
-            return
-        if self._up.pop(number, None) is not None and self.receiver is not None:
-            self.receiver.remove_sender(number, reason)
-        elif self._down.pop(number, None) is not None and self.sender is not None:
-            self.sender.close(number, reason)
 
     def _on_dcp(self, event: dcp_events.Event, now: float) -> None:
         mesh = self.mesh
@@ -418,20 +382,19 @@ class PeerCore:
             case dcp_events.OpeningReceived(_, ticket, address, query, hello):
                 mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
             case dcp_events.LinkOpened(_, number, _, reply):
-                if (link := self._up.get(number)) is not None:
+                if (link := self._links.parent(number)) is not None:
                     mesh.link_opened(link, reply, now=now)
             case dcp_events.LinkRefused(_, number, _, reason, body):
-                if (link := self._forget(self._up, number)) is not None:
+                if (link := self._links.forget_parent(number)) is not None:
                     self._refused(link, reason, body, now)
             case dcp_events.LinkLost(_, number, _, reason, _):
-                if (link := self._forget(self._up, number)) is not None:
+                if (link := self._links.forget_parent(number)) is not None:
                     self._ended(link, reason, now)
             case dcp_events.ChildLost(_, number, _, reason, _):
-                if (link := self._forget(self._down, number)) is not None:
+                if (link := self._links.forget_child(number)) is not None:
                     self._ended(link, reason, now)
             case dcp_events.MessageReceived(_, number, data):
-                link = self._up.get(number, self._down.get(number))
-                if link is not None:
+                if (link := self._links.any(number)) is not None:
                     mesh.receive_message(link, data, now=now)
             case dcp_events.InquiryReceived(ticket, address, body):
                 answer = mesh.answer_inquiry(body, address[:2], now=now)
@@ -446,7 +409,7 @@ class PeerCore:
                 else:
                     mesh.inquiry_answered(inquiry, reply, now=now)
             case dcp_events.WiderQueryWanted(_, number, query):
-                if (link := self._down.get(number)) is not None and not self._carries(query):
+                if (link := self._links.child(number)) is not None and not self._carries(query):
                     mesh.drop_child(link, CloseReason.QUERY_NOT_CARRIED, now=now)
                 else:
                     self._fit_query(now)
@@ -454,17 +417,11 @@ class PeerCore:
                 if self.receiver is not None:
                     self._events.append(NumbersRestarted(position, head))
                     self.receiver.begin_again()
-                    for link in list(self._down.values()):
+                    for link in self._links.children():
                         # What they were told of our head no longer holds: on a new link they hear of the new numbers.
                         mesh.drop_child(link, CloseReason.COLD_RESTART, now=now)
             case dcp_events.ChildOpened():
                 pass
-
-    def _forget(self, table: dict[int, LinkId], number: int) -> LinkId | None:
-        link = table.pop(number, None)
-        if link is not None:
-            self._dcp_of.pop(link, None)
-        return link
 
     def _refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         if reason == Reason.TIMED_OUT:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Unpack
 import trio
 
 from dcp import Gap
-from dcp.events import Content
 from peer import api
 from peer.blocking import Notice, calls_of
 from peer.errors import PeerClosed, has_left, plain
+from peer.items import Content
 from peer.node import Event, Packet
 from peer.observe.statistics import Statistics
 from peer.session import Session

@@ -13,49 +13,48 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
 
-from dcp import Gap, LinkClosed, Packet, PayloadRefused, QuerySwitched, Started
+from dcp import Gap, LinkClosed, Packet, Started
 from dcp.compression import Compressor
 from dcp.driver import Driver
-from dcp.events import Content
 from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
-from peer.directory import candidate_of, grant_of, query_of
+from peer.directory import grant_of
+from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
+from peer.items import Content, QuerySwitched
 from peer.listeners import Listeners
+from peer.lookups import Lookups
 from peer.mesh import events as meshevents
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.options import PeerOptions, default_listen, placement_named
 from peer.own_record import own_record, public_address
-from peer.ownership import checked_owner, owner_check, owner_problem
+from peer.ownership import checked_owner, owner_check
 from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.sockets import PeerSocket
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
-    from dht import Grant, Identity, PeerRecord
+    from dht import Grant, Identity
     from dht.shell.trio_directory import TrioDirectory
+    from peer.mesh.candidates import CandidateRecord
 
 log = logging.getLogger(__name__)
 
 Event = meshevents.Event | meshevents.ResilienceChanged | FlowEvent | Gap | Statistics
 """What a listener is told."""
-
-FIRST_CONTACT_PATIENCE = 1.0
-CONTACT_LOOK_INTERVAL = 0.01
 
 
 class Peer:
@@ -74,25 +73,21 @@ class Peer:
         self.options = options
         self.identity = identity
         self._grant = grant
-        self._compressor = Compressor(
-            "zstd" if options.dictionary and options.compress == "none" else options.compress,
-            dictionary=options.dictionary,
+        compression = "zstd" if options.dictionary and options.compress == "none" else options.compress
+        self._envelope = Envelope(
+            Compressor(compression, dictionary=options.dictionary),
+            remembers=options.role is not Role.ROOT and options.deliver,
         )
         self.core = PeerCore(
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
-            policy=XPathPolicy(self._compressor, clock=time.perf_counter),
+            policy=XPathPolicy(self._envelope, clock=time.perf_counter),
             placement=placement_named(options.selection),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None
-        self.unreadable = 0
-        """Packets whose envelope could not be opened: handed over as gaps."""
         self.problem: Exception | None = None
-        self.lookups: Counter[str] = Counter()
-        """Questions to the directory by how they ended: found, nothing, unavailable, other_owner."""
-        self.lookup_seconds = 0.0
         self.published = 0
         self.published_bytes = 0
         self.not_xml = 0
@@ -105,8 +100,7 @@ class Peer:
         self._left = trio.Event()
         self._readers = trio.lowlevel.ParkingLot()
         self._turns = trio.lowlevel.ParkingLot()
-        self._lookup_wanted: meshevents.CandidatesWanted | None = None
-        self._lookup = trio.Event()
+        self.lookups = Lookups(options.stream, found=self._found, failed=self.fail, turn=self.wait_turn)
         self._record: meshevents.PublishRecord | None = None
         self._publication = trio.Event()
         self._since_checkpoint = 0
@@ -148,10 +142,10 @@ class Peer:
                 self._since_checkpoint = 0
                 self._reopen()
                 await trio.lowlevel.checkpoint()
-            item = self.core.next_content()
+            item = self._next_item()
             if item is not None:
                 self._since_checkpoint += 1
-                return self._unpacked(item)
+                return item
             self._reopen()
             self._since_checkpoint = 0
             if self.problem is not None:
@@ -168,8 +162,8 @@ class Peer:
             taken = [await self.__anext__()]
         except StopAsyncIteration:
             return []
-        while len(taken) < most and (item := self.core.next_content()) is not None:
-            taken.append(self._unpacked(item))
+        while len(taken) < most and (item := self._next_item()) is not None:
+            taken.append(item)
         self._since_checkpoint += len(taken)
         self._reopen()
         return taken
@@ -191,7 +185,7 @@ class Peer:
                 contiguous = contiguous and continues
             if not numbers.covers(an):
                 numbers.save(an + RESERVE)
-        packed = self._compressor.pack(payload)
+        packed = self._envelope.pack(payload)
         number = self.core.publish(packed, an=an, contiguous=contiguous)
         self.published += 1
         self.published_bytes += len(packed)
@@ -283,7 +277,6 @@ class Peer:
             self.core,
             published=self.published,
             published_bytes=self.published_bytes,
-            unreadable=self.unreadable,
             now=self.now(),
         )
 
@@ -304,18 +297,11 @@ class Peer:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _unpacked(self, item: Content) -> Content:
-        if not isinstance(item, Packet):
-            if isinstance(item, Gap):
-                self._tell(item)
-            return item
-        try:
-            return Packet(item.an, self._compressor.unpack_untrusted(item.payload))
-        except PayloadRefused:
-            self.unreadable += 1
-            gap = Gap(item.an - 1, item.an)
-            self._tell(gap)
-            return gap
+    def _next_item(self) -> Content | None:
+        item = self.core.next_content()
+        if isinstance(item, Gap):
+            self._tell(item)
+        return item
 
     def _reopen(self) -> None:
         receiver = self.core.receiver
@@ -326,8 +312,7 @@ class Peer:
     def _on_event(self, event: PeerEvent) -> None:
         match event:
             case meshevents.CandidatesWanted():
-                self._lookup_wanted = event
-                self._lookup.set()
+                self.lookups.ask(event)
             case meshevents.PublishRecord():
                 self._record = event
                 self._publication.set()
@@ -377,47 +362,9 @@ class Peer:
         if self.directory is not None:
             self.directory.datagram_received(data, address)
 
-    async def run_lookups(self, directory: TrioDirectory) -> None:
-        """Answer the core's questions for candidates: from the cache at once, from the DHT beside it."""
-        from dht import DhtError, OwnerError
-
-        stream = self.options.stream
-        while True:
-            await self._lookup.wait()
-            self._lookup = trio.Event()
-            wanted = self._lookup_wanted
-            if wanted is None:
-                continue
-            query = query_of(wanted)
-            began, ended = time.perf_counter(), "unavailable"
-            try:
-                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
-                await self._meet_somebody(directory)
-                began = time.perf_counter()
-                roots = await directory.roots(stream)
-                self._found(roots)
-                others = await directory.candidates(stream, query)
-                self._found(others)
-                ended = "found" if roots or others else "nothing"
-            except OwnerError as error:
-                ended = "other_owner"
-                self.fail(owner_problem(error))
-            except DhtError as error:
-                log.info("directory: %s", error)
-            self.lookups[ended] += 1
-            self.lookup_seconds += time.perf_counter() - began
-
-    async def _meet_somebody(self, directory: TrioDirectory) -> None:
-        """The first question comes before the DHT has its first contact: asked then it fails, and costs a retry."""
-        with trio.move_on_after(FIRST_CONTACT_PATIENCE):
-            while directory.stats().contacts == 0:
-                with trio.move_on_after(CONTACT_LOOK_INTERVAL):
-                    await self._turns.park()
-
-    def _found(self, records: Sequence[PeerRecord]) -> None:
-        if records:
-            self.core.add_candidates([candidate_of(record) for record in records], now=trio.current_time())
-            self.driver.turn()
+    def _found(self, candidates: list[CandidateRecord]) -> None:
+        self.core.add_candidates(candidates, now=trio.current_time())
+        self.driver.turn()
 
     async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
         """Keep the directory's word about us the same as the core's, from `may_publish` on."""
@@ -483,7 +430,7 @@ async def open_peer(
         ):
             peer.directory = directory
             nursery.start_soon(peer.driver.run)
-            nursery.start_soon(peer.run_lookups, directory)
+            nursery.start_soon(peer.lookups.run, directory)
             nursery.start_soon(peer.run_statistics)
             nursery.start_soon(peer.run_numbers)
             check = owner_check(options, own_owner, directory)

@@ -1,9 +1,9 @@
 """What the mesh asks about queries, answered by the XML switch: the only place where dcp's tokens meet XPath.
 
-A token on the wire is an encoded canonical query; the empty one is everything. Payloads are envelopes (`dcp` packs them
-at the root): they are opened here to be looked at, and passed on untouched.
+A token on the wire is an encoded canonical query; the empty one is everything. Payloads are envelopes, which
+`peer.envelope` opens; they are passed on untouched.
 
-A packet that is no XML matches no query: who asked for everything gets it, others do not. It is counted.
+A packet that is not XML matches no query: peers that asked for everything get it, others do not. It is counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dcp import EVERYTHING, PayloadRefused
-from dcp.compression import Compressor
+from peer.envelope import Envelope
 from xmlswitch import MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
 from xmlswitch.caches import ByteCache
 
@@ -19,6 +19,8 @@ from xmlswitch.caches import ByteCache
 MAX_REMEMBERED_BYTES = 8 << 20
 
 NOTHING = Query.parse("false()")
+OWN = "own"
+"""The client's link in the switch, in slot 0; a child's slot is one more than dcp's number for it."""
 
 
 def token_of(query: Query | None) -> bytes:
@@ -34,15 +36,16 @@ def token_of(query: Query | None) -> bytes:
 class XPathPolicy:
     """`dcp.QueryPolicy` for XPath over XML packets."""
 
-    def __init__(self, compressor: Compressor | None = None, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, envelope: Envelope | None = None, *, clock: Callable[[], float] | None = None) -> None:
         """With a clock it measures what routing costs; this file is pure and has none of its own."""
         self.switch: Switch[Query] = Switch(clock=clock)
         self.unreadable = 0
-        """Packets that could not be looked into: a broken envelope, or no XML."""
+        """Packets that could not be looked into: a broken envelope, or not XML."""
         self.routed = 0
         self.route_seconds = 0.0
         self.clock = clock
-        self._compressor = compressor or Compressor()
+        self.envelope = envelope or Envelope()
+        self._watched: Query | None = None
         self._decoded: ByteCache[bytes, Query] = ByteCache(MAX_REMEMBERED_BYTES)
 
     def query_of(self, token: bytes) -> Query:
@@ -53,9 +56,18 @@ class XPathPolicy:
             self._decoded.put(token, known, len(token) + known.weight)
         return known
 
-    def unpacked(self, payload: bytes) -> bytes:
-        """The XML in an envelope; PayloadRefused when it can't be opened."""
-        return self._compressor.unpack_untrusted(payload)
+    def watch(self, query: Query | None) -> None:
+        """Match this query of the own client's together with the children's, so that a packet is parsed once.
+
+        Not a query of XPath 2.0 and later: the switch of the children knows only what goes over the wire.
+        """
+        if self._watched is not None:
+            self.switch.remove_link(OWN)
+        self._watched = None
+        if query is not None and query.travels and not query.matches_everything:
+            self.switch.add_link(OWN, slot=0)
+            self.switch.subscribe(OWN, query)
+            self._watched = query
 
     def check(self, query: bytes) -> str | None:
         try:
@@ -68,7 +80,7 @@ class XPathPolicy:
         if query == EVERYTHING:
             return True
         try:
-            return self.query_of(query).passes(self.unpacked(payload))
+            return self.query_of(query).passes(self.envelope.look_untrusted(payload))
         except (MalformedDocument, PayloadRefused):
             self.unreadable += 1
             return False
@@ -94,7 +106,7 @@ class XPathPolicy:
         return token_of(disjoin(queries)) if queries else token_of(NOTHING)
 
     def open_slot(self, slot: int, query: bytes) -> None:
-        self.switch.add_link(slot, slot=slot)
+        self.switch.add_link(slot, slot=slot + 1)
         self.switch.subscribe(slot, self.query_of(query))
 
     def close_slot(self, slot: int) -> None:
@@ -112,7 +124,17 @@ class XPathPolicy:
 
     def _route(self, payload: bytes) -> int:
         try:
-            return self.switch.match_mask(self.unpacked(payload))
-        except (MalformedDocument, PayloadRefused):
+            opened = self.envelope.open_untrusted(payload)
+        except PayloadRefused:
             self.unreadable += 1
             return 0
+        switch, watched = self.switch, self._watched
+        cut_off = switch.cut_off(OWN) if watched is not None else 0
+        try:
+            mask = switch.match_mask(opened.content)
+        except MalformedDocument:
+            self.unreadable += 1
+            mask = 0
+        if watched is not None and switch.cut_off(OWN) == cut_off:  # else it was not looked at, and the client must
+            opened.query, opened.matches = watched, bool(mask & 1)
+        return mask >> 1

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from dcp.events import Content
 from peer.errors import Overrun
+from peer.items import Content
 
 if TYPE_CHECKING:
     from peer.node import Event, Peer

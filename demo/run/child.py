@@ -12,7 +12,6 @@ import signal
 import socket
 import time
 import zlib
-from collections.abc import Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -20,15 +19,15 @@ from typing import Any
 
 import trio
 
-from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
-from dcp.stats import DownlinkStatistics
+from dcp import Config, Gap, Packet, Start, Started
 from demo.run.channel import Channel
 from demo.run.faults import FaultySocket, Weather
 from demo.run.feed import FeedPlan
 from demo.run.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
-from dht.addresses import endpoint_text
+from dht.addresses import parse_endpoint
 from peer.errors import Overrun
+from peer.items import QuerySwitched
 from peer.mesh.hostport import HostPort
 from peer.node import Peer, open_peer
 from peer.observe.statistics import Statistics
@@ -139,8 +138,6 @@ class _Child:
         self._published: list[int] | None = None
         self._takes_a_second: float | None = None
         self._pace_changed = trio.Event()
-        self._by_link: dict[int, int] = {}
-        self._retransmitted_before = 0
         self._pause = (0.0, 0.0)
 
     # --- orders -------------------------------------------------------------------------------------------------------
@@ -183,8 +180,8 @@ class _Child:
                 return ["gap", after, until]
             case Started(position):
                 return ["start", position]
-            case QuerySwitched(position, token):
-                return ["query", position, self._peer.core.policy.query_of(token).canonical]
+            case QuerySwitched(position, query):
+                return ["query", position, query.canonical if query is not None else "true()"]
         raise TypeError(f"unexpected stream item {item!r}")
 
     # --- a root -------------------------------------------------------------------------------------------------------
@@ -254,66 +251,51 @@ class _Child:
             await trio.sleep(STATUS_INTERVAL)
 
     def _status(self) -> dict[str, Any]:
-        core, now = self._peer.core, trio.current_time()
-        mesh = core.mesh
-        state: dict[str, Any] = {
-            "level": self._peer.level,
-            "hops": mesh.hops,
-            "sound": self._peer.parents,
-            "children": len(mesh.children),
-            "resilience": mesh.resilience,
-            "up": [],
-            "down": [],
-        }
+        now = self._peer.statistics()
         udp = self._peer.driver.udp
         assert isinstance(udp, FaultySocket)
-        if core.receiver is not None:
-            got = core.receiver.statistics(now)
+        state: dict[str, Any] = {
+            "level": now.level,
+            "hops": now.hops,
+            "sound": now.parents_sound,
+            "children": len(now.children),
+            "resilience": now.resilience,
+        }
+        receiver = self._peer.internals().receiver
+        if receiver is not None:
             state |= {
-                "position": got.position,
-                "packets": got.packets,
-                "duplicates": got.duplicates,
-                "nacks": got.nacks + got.slow_nacks,
-                "recovered": got.recovered,
-                "gaps": got.gaps,
-                "waiting": got.ready,
+                "position": now.position,
+                "packets": now.packets,
+                "duplicates": now.duplicates,
+                "nacks": now.nacks + receiver.slow_nacks,
+                "recovered": now.recovered,
+                "gaps": now.gaps,
+                "waiting": now.waiting,
             }
-            links = {_pair(link.address): link for link in got.links}
-            for parent in mesh.parents.links.values():
-                link = links.get(_pair(parent.address))
-                state["up"].append(
-                    {
-                        "address": endpoint_text(parent.address),
-                        "sound": parent.is_sound,
-                        "first": link.first_copies if link else 0,
-                        "copies": link.first_copies + link.duplicates if link else 0,
-                        "rtt": round(link.round_trip * 1e3, 2) if link else None,
-                        "lost": udp.lost[_pair(parent.address)],
-                        "passed": udp.passed[_pair(parent.address)],
-                    }
-                )
-        if core.sender is not None:
-            sent = core.sender.statistics(now)
-            state["retransmitted"] = self._retransmitted(sent.links)
-            state["down"] = [
-                {
-                    "address": endpoint_text(link.address),
-                    "packets": link.packets,
-                    "bytes": link.bytes,
-                    "retransmitted": link.retransmitted,
-                    "lag": link.lag,
-                }
-                for link in sent.links
-            ]
+        state["up"] = [
+            {
+                "address": parent.address,
+                "sound": parent.sound,
+                "first": parent.first_copies,
+                "copies": parent.copies,
+                "rtt": round(parent.round_trip * 1e3, 2) if parent.round_trip is not None else None,
+                "lost": udp.lost[parse_endpoint(parent.address)],
+                "passed": udp.passed[parse_endpoint(parent.address)],
+            }
+            for parent in now.parents
+        ]
+        state["retransmitted"] = now.retransmitted
+        state["down"] = [
+            {
+                "address": child.address,
+                "packets": child.packets,
+                "bytes": child.bytes,
+                "retransmitted": child.retransmitted,
+                "lag": child.lag,
+            }
+            for child in now.children
+        ]
         return state
-
-    def _retransmitted(self, links: Sequence[DownlinkStatistics]) -> int:
-        """Over all links that there ever were: dcp forgets a link's counters with the link."""
-        now = {link.link: link.retransmitted for link in links}
-        gone = self._by_link.keys() - now.keys()
-        self._retransmitted_before += sum(self._by_link[link] for link in gone)
-        self._by_link = now
-        return self._retransmitted_before + sum(now.values())
 
 
 def _cpu() -> float:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 import trio
 
 from dcp import Gap, Packet
-from dcp.events import Content
 from peer.cli.errors import OutputClosed
 from peer.cli.running import note
 from peer.feeds.stamp import stamp_of
+from peer.items import Content
 from peer.plaintext import text_of
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import trio
 
 from dcp import Gap, Packet, Start
-from dcp.events import Content
 from peer import packetlog
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
 from peer.cli.running import beside, expect_directory, note, peer_options, run
+from peer.items import Content
 from peer.node import Peer, open_peer
 from peer.role import Role
 

@@ -189,9 +189,9 @@ def _mesh(inside: Internals) -> Iterator[Sample]:
 
 
 def _directory(peer: Peer) -> Iterator[Sample]:
-    for result in sorted({"found", "nothing", "unavailable", *peer.lookups}):
-        yield "dht_lookups_total", {"result": result}, peer.lookups[result]
-    yield "dht_lookup_seconds_total", {}, peer.lookup_seconds
+    for result in sorted({"found", "nothing", "unavailable", *peer.lookups.ended}):
+        yield "dht_lookups_total", {"result": result}, peer.lookups.ended[result]
+    yield "dht_lookup_seconds_total", {}, peer.lookups.seconds
     if peer.directory is None:
         return
     directory = peer.directory.stats()

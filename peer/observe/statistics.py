@@ -88,6 +88,10 @@ class Statistics:
     """Packets that wait for an earlier one."""
     unreadable: int
     """Packets whose envelope could not be opened: handed over as gaps."""
+    hops: int
+    """Links to the farthest root, by the farthest sound parent; 0 at a root."""
+    resilience: int
+    """How many parents count, all the way up: any of them but one may die. 255 at a root."""
 
     @property
     def is_resilient(self) -> bool:
@@ -133,9 +137,7 @@ def internals(core: PeerCore, *, dropped: Mapping[str, int], now: float) -> Inte
     )
 
 
-def snapshot(
-    core: PeerCore, *, published: int = 0, published_bytes: int = 0, unreadable: int = 0, now: float
-) -> Statistics:
+def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, now: float) -> Statistics:
     """What the core counts at this moment; the shell's own counts come with it."""
     from dht import id_text
 
@@ -187,7 +189,9 @@ def snapshot(
         retransmitted=sent.retransmitted if sent is not None else 0,
         waiting=got.ready if got is not None else 0,
         buffered=got.buffered if got is not None else 0,
-        unreadable=unreadable,
+        unreadable=core.client.unreadable if core.client is not None else 0,
+        hops=core.mesh.hops,
+        resilience=core.mesh.resilience,
     )
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import trio
 
 from dcp import Gap, Packet
-from dcp.events import Content
 from peer.feeds.stamp import stamp_of
+from peer.items import Content
 from peer.mesh import events as meshevents
 from peer.node import Peer
 from peer.role import Role

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from peer.testing.directory import SimDirectory
-from peer.testing.meshsim import MeshSimulation, SimPeer
+from peer.testing.meshpeer import MeshPeer
+from peer.testing.meshsim import MeshSimulation
 from peer.testing.network import NetworkModel, SimNetwork
 from peer.testing.violations import MeshViolation
 
-__all__ = ["MeshSimulation", "MeshViolation", "NetworkModel", "SimDirectory", "SimNetwork", "SimPeer"]
+__all__ = ["MeshPeer", "MeshSimulation", "MeshViolation", "NetworkModel", "SimDirectory", "SimNetwork"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peer.core import PeerCore
+from peer.envelope import MAX_REMEMBERED_BYTES
 from peer.mesh.membership import Membership
 
 MAX_WAITING_EVENTS = 1_024
@@ -20,6 +21,7 @@ def excess(core: PeerCore) -> str | None:
         ("events not fetched", core.events_waiting, MAX_WAITING_EVENTS),
         ("candidates", len(mesh.candidates), mesh.config.max_candidates),
         ("links of the hub", hub.links_held, ours),
+        ("bytes of opened packets", core.policy.envelope.remembered_bytes, MAX_REMEMBERED_BYTES),
     ]
     if core.receiver is not None:
         seen = core.receiver.statistics(0.0)
@@ -30,7 +32,7 @@ def excess(core: PeerCore) -> str | None:
         ]
     if core.sender is not None:
         held = core.sender.statistics(0.0)
-        interests = 2 * len(held.links)  # one in force, one prepared
+        interests = 1 + 2 * len(held.links)  # the client's; of each child one in force, one prepared
         sizes += [
             ("children in dcp", len(held.links), len(mesh.children)),
             ("packets in the log", held.log_packets, dcp.max_log_packets),

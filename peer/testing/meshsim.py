@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from peer.mesh.machine import Mesh
 from peer.mesh.membership import SEEKING, Membership
 from peer.mesh.messages import PeerId
 from peer.testing.directory import SimDirectory
+from peer.testing.meshpeer import Measures, MeshPeer
 from peer.testing.network import NetworkModel, SimNetwork, VirtualClock
 from peer.testing.simlinks import SimLinks
 from peer.testing.violations import MeshViolation
@@ -48,50 +49,6 @@ if TYPE_CHECKING:
 MAX_HELD = 200
 """Datagrams that a frozen peer's socket holds; the rest are lost, as in a kernel."""
 TRACE_LINES = 60
-
-
-@dataclass(slots=True)
-class SimPeer:
-    """One peer: its machine, its links, and what the simulation does to it."""
-
-    index: int
-    is_root: bool
-    config: MeshConfig
-    peer_id: PeerId
-    address: HostPort
-    mesh: Mesh
-    links: SimLinks
-    born_at: float
-    is_alive: bool = True
-    frozen_until: float = 0.0
-    held: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    timer_at: float = float("inf")
-    seen_version: int = -1
-    life: int = 1
-    joined_at: float | None = None
-    cold_blame: int = 0
-    """Cold restarts in a row that led to the last loss of a parent; 0 when none did."""
-
-
-@dataclass(slots=True)
-class Measures:
-    """What a run shows; times in seconds."""
-
-    join_times: list[float] = field(default_factory=list)
-    join_messages: list[int] = field(default_factory=list)
-    """Joins, inquiries and lookups until the first time at n parents, and their answers."""
-    join_counts: list[tuple[int, int]] = field(default_factory=list)
-    """The same as (joins and inquiries, lookups), without answers."""
-    repair_times: list[float] = field(default_factory=list)
-    """From when a peer noticed until it had n sound parents again."""
-    restored: list[tuple[int, float]] = field(default_factory=list)
-    """Which peer, and when."""
-    cold_restarts: int = 0
-    cold_depth: int = 0
-    """The longest chain of cold restarts, each caused by the one before."""
-    thaws: int = 0
-    degraded: int = 0
-    checks: int = 0
 
 
 class MeshSimulation:
@@ -121,7 +78,7 @@ class MeshSimulation:
         self.network = SimNetwork(self.clock, network or NetworkModel(), Random(self.rng.getrandbits(64)))
         self.network.deliver = self._deliver
         self.directory = SimDirectory(Random(self.rng.getrandbits(64)), stale_share=stale_share)
-        self.peers: list[SimPeer] = []
+        self.peers: list[MeshPeer] = []
         self.measures = Measures()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self._rules, self._placement, self._fresh_nonces = rules, placement, fresh_nonces
@@ -147,7 +104,7 @@ class MeshSimulation:
     def _arrive(self) -> None:
         self.add()
 
-    def add(self, *, is_root: bool = False, **changes: Any) -> SimPeer:
+    def add(self, *, is_root: bool = False, **changes: Any) -> MeshPeer:
         """One more peer, now; `changes` are knobs in which it differs from the others (None: it does not)."""
         index = len(self.peers)
         config = replace(self.config, **{knob: value for knob, value in changes.items() if value is not None})
@@ -158,7 +115,7 @@ class MeshSimulation:
         self._at[address] = index
         self._named[peer_id] = index
         mesh, links = self._machine(index, 1, config, peer_id)
-        peer = SimPeer(index, is_root, config, peer_id, address, mesh, links, born_at=self.now)
+        peer = MeshPeer(index, is_root, config, peer_id, address, mesh, links, born_at=self.now)
         self.peers.append(peer)
         self._start(peer)
         return peer
@@ -187,7 +144,7 @@ class MeshSimulation:
         links.after_input = lambda: self._after(self.peers[index])
         return mesh, links
 
-    def _start(self, peer: SimPeer) -> None:
+    def _start(self, peer: MeshPeer) -> None:
         self._say(peer, "starts as a root" if peer.is_root else "starts")
         if peer.is_root:
             peer.mesh.start_root(now=self.now)
@@ -195,18 +152,18 @@ class MeshSimulation:
             peer.mesh.start(now=self.now)
         self._after(peer)
 
-    def live(self, *, with_roots: bool = False) -> list[SimPeer]:
+    def live(self, *, with_roots: bool = False) -> list[MeshPeer]:
         return [p for p in self.peers if p.is_alive and (with_roots or not p.is_root)]
 
     # Faults
 
-    def crash(self, peer: SimPeer) -> None:
+    def crash(self, peer: MeshPeer) -> None:
         if peer.is_alive:
             self._say(peer, "dies")
             peer.is_alive = False
             peer.held.clear()
 
-    def restart(self, peer: SimPeer) -> None:
+    def restart(self, peer: MeshPeer) -> None:
         """A new life at the old address with the old identity, and no memory."""
         if peer.is_alive:
             return
@@ -222,7 +179,7 @@ class MeshSimulation:
         peer.mesh, peer.links = self._machine(peer.index, peer.life, peer.config, peer.peer_id)
         self._start(peer)
 
-    def freeze(self, peer: SimPeer, seconds: float) -> None:
+    def freeze(self, peer: MeshPeer, seconds: float) -> None:
         """As SIGSTOP: nothing runs, the socket fills; then everything at once, timers and inbox in either order."""
         if not peer.is_alive or peer.frozen_until > self.now:
             return
@@ -238,7 +195,7 @@ class MeshSimulation:
         self._say(None, f"parts {sorted(group)} from the rest for {seconds:.1f} s")
         self.clock.after(seconds, self._heal)
 
-    def leave(self, peer: SimPeer) -> None:
+    def leave(self, peer: MeshPeer) -> None:
         if self._is_awake(peer.index, peer.life) and peer.mesh.state in (*SEEKING, Membership.ROOT):
             self._say(peer, "leaves")
             peer.mesh.leave(now=self.now)
@@ -282,7 +239,7 @@ class MeshSimulation:
                 peer.links.drop(link)
                 self._after(peer)
 
-    def _replace_left(self, peer: SimPeer) -> None:
+    def _replace_left(self, peer: MeshPeer) -> None:
         self.crash(peer)
         self.restart(peer)
 
@@ -290,7 +247,7 @@ class MeshSimulation:
         self.network.cut = set()
         self._say(None, "heals")
 
-    def _thaw(self, peer: SimPeer, life: int) -> None:
+    def _thaw(self, peer: MeshPeer, life: int) -> None:
         if not peer.is_alive or peer.life != life or peer.frozen_until > self.now:
             return
         self._say(peer, f"thaws with {len(peer.held)} datagrams held")
@@ -322,7 +279,7 @@ class MeshSimulation:
         peer.links.receive(source, datagram)
         self._after(peer)
 
-    def _after(self, peer: SimPeer) -> None:
+    def _after(self, peer: MeshPeer) -> None:
         """What an owner does after each input, and the checks."""
         mesh = peer.mesh
         effects = mesh.take_effects()
@@ -339,14 +296,14 @@ class MeshSimulation:
             if self._is_checked:
                 self._check(peer)
 
-    def _timer(self, peer: SimPeer, life: int, due: float) -> None:
+    def _timer(self, peer: MeshPeer, life: int, due: float) -> None:
         if peer.life != life or not peer.is_alive or due != peer.timer_at:
             return  # of an earlier life, or overtaken by an earlier deadline
         peer.timer_at = float("inf")
         if peer.frozen_until <= self.now:
             self._run_timers(peer)
 
-    def _run_timers(self, peer: SimPeer) -> None:
+    def _run_timers(self, peer: MeshPeer) -> None:
         due = peer.mesh.next_timeout()
         if due is not None and due <= self.now:
             peer.mesh.handle_timeout(now=self.now)
@@ -380,7 +337,7 @@ class MeshSimulation:
 
     # What happened
 
-    def _note(self, peer: SimPeer, event: Event) -> None:
+    def _note(self, peer: MeshPeer, event: Event) -> None:
         self._say(peer, self._describe(event))
         measures = self.measures
         if isinstance(event, Restored):
@@ -423,13 +380,13 @@ class MeshSimulation:
     def _index_of(self, peer_id: PeerId) -> int:
         return self._named[peer_id]
 
-    def _say(self, peer: SimPeer | None, text: str) -> None:
+    def _say(self, peer: MeshPeer | None, text: str) -> None:
         who = "network" if peer is None else f"peer {peer.index} ({peer.mesh.state.value} at {peer.mesh.level})"
         self.trace.append(f"{self.now:9.3f} {who}: {text}")
 
     # The promises
 
-    def parents_of(self, peer: SimPeer) -> list[SimPeer]:
+    def parents_of(self, peer: MeshPeer) -> list[MeshPeer]:
         """Over links that both ends hold."""
         found = []
         for link in peer.mesh.parents.links:
@@ -438,7 +395,7 @@ class MeshSimulation:
                 found.append(other)
         return found
 
-    def _other_end(self, peer: SimPeer, link: Any, *, down: bool = False) -> SimPeer | None:
+    def _other_end(self, peer: MeshPeer, link: Any, *, down: bool = False) -> MeshPeer | None:
         nonce = peer.links.nonce_of.get(link)
         if nonce is None:
             return None
@@ -449,7 +406,7 @@ class MeshSimulation:
         table = other.mesh.parents.links if down else other.mesh.children.links
         return other if back in table else None
 
-    def _check(self, peer: SimPeer) -> None:
+    def _check(self, peer: MeshPeer) -> None:
         self.measures.checks += 1
         mesh = peer.mesh
         if len(mesh.children) > mesh.config.capacity:
@@ -469,7 +426,7 @@ class MeshSimulation:
         if self._walks_up:
             self._check_acyclic(peer)
 
-    def _check_acyclic(self, start: SimPeer) -> None:
+    def _check_acyclic(self, start: MeshPeer) -> None:
         """Independent of levels: can the peer reach itself upward?"""
         seen = {start.index}
         above = self.parents_of(start)
@@ -484,7 +441,7 @@ class MeshSimulation:
     def _fail(self, what: str) -> None:
         raise MeshViolation(what, seed=self.seed, at=self.now, trace=self.trace)
 
-    def unsettled(self) -> list[SimPeer]:
+    def unsettled(self) -> list[MeshPeer]:
         """Live peers without their n sound parents, over links that both ends hold."""
         return [p for p in self.live() if p.mesh.state in SEEKING and len(self.parents_of(p)) < p.config.parents_wanted]
 

@@ -88,7 +88,7 @@ class PeerSimulation:
         self._directory_delay = directory_delay
         self._version = 0
         self._policy = XPathPolicy()  # the oracle evaluates one query at a time, without the index
-        self.truth = Truth(self._policy.matches, before=before)
+        self.truth = Truth(self._matches, before=before)
         self.listeners: list[Callable[[str, PeerEvent], None]] = []
         """Called with a peer's name and its event, before the simulation acts on it."""
         self._trace: deque[str] = deque(maxlen=TRACE_LINES)
@@ -200,8 +200,8 @@ class PeerSimulation:
     def publish(self, payload: bytes, *, lags: Callable[[str], float] = lambda name: 0.0) -> int:
         """One packet to every root, each after its own lag."""
         an = self.truth.last + 1
-        envelope = b"\x00" + payload
-        self.truth.add(an, envelope)
+        envelope = self._policy.envelope.pack(payload)
+        self.truth.add(an, payload)
         for peer in self.peers.values():
             if peer.config.role is Role.ROOT:
                 self.network.after(lags(peer.name), self._arrive, peer, an, envelope)
@@ -228,6 +228,9 @@ class PeerSimulation:
                 self.network.after(1 / rate, tick)
 
         self.network.after(1 / rate, tick)
+
+    def _matches(self, query: bytes, content: bytes) -> bool:
+        return self._policy.matches(query, self._policy.envelope.pack(content))
 
     # --- running ------------------------------------------------------------------------------------------------------
 

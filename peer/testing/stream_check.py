@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from dcp import EVERYTHING, Gap, Packet, Started
-from dcp.events import Content
+from peer.items import Content
+from peer.queries import token_of
 
 
 class StreamBroken(AssertionError):
@@ -14,7 +15,7 @@ class StreamBroken(AssertionError):
 
 
 class Truth:
-    """Every packet that the feed ever had, with its payload as it was given to the roots."""
+    """Every packet that the feed ever had, with its content."""
 
     def __init__(self, matches: Callable[[bytes, bytes], bool], *, before: int = 0) -> None:
         """`before`: the position from which the feed begins, to bring a run close to where ANs wrap."""
@@ -89,7 +90,7 @@ class StreamCheck:
                 raise StreamBroken(f"{self.name}: {event} at {self.position}")
             self._nothing_skipped(event.position, event)
             self.position = event.position
-            self.query = event.query
+            self.query = token_of(event.query)
 
     def _packet(self, packet: Packet) -> None:
         assert self.position is not None

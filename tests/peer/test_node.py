@@ -8,14 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
-from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
+from dcp import Config, Gap, Packet, Start, Started
 from peer import flow
 from peer.errors import Overrun
 from peer.flow import FlowConfig
+from peer.items import QuerySwitched
 from peer.mesh import events as meshevents
 from peer.node import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
+from xmlswitch import Query
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]
 
@@ -89,6 +91,7 @@ async def test_clients_start_now_at_a_number_or_as_far_back_as_there_is():
             pass
         for number in range(111, 116):
             await root.send(packet(number))
+        assert switched.query == Query.parse("/p/c=2")
         # The position says from where on the new query holds: a packet before 111 may already belong to it.
         first = next(number for number in range(switched.position + 1, 116) if number % 5 == 2)
         assert await take(new, 1) == [first]
@@ -96,12 +99,12 @@ async def test_clients_start_now_at_a_number_or_as_far_back_as_there_is():
 
 async def test_the_first_question_to_the_dht_waits_for_the_first_contact(monkeypatch):
     """Asked at once it failed, and every join took half a second longer."""
-    monkeypatch.setattr("peer.node.FIRST_CONTACT_PATIENCE", PATIENCE)
+    monkeypatch.setattr("peer.lookups.FIRST_CONTACT_PATIENCE", PATIENCE)
     async with small_mesh() as (_, router, start):
         leaf = await start(Role.LEAF)
         await leaf.wait_parents(1)
         for peer in (router, leaf):
-            assert peer.lookups["unavailable"] == 0
+            assert peer.lookups.ended["unavailable"] == 0
 
 
 async def test_who_leaves_tells_its_children_and_they_lose_nothing():

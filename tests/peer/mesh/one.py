@@ -133,3 +133,8 @@ class One:
     def sent(self, kind, effects) -> list:
         bodies = [encoding.decode_link_message_untrusted(e.body) for e in effects if isinstance(e, SendMessage)]
         return [b for b in bodies if isinstance(b, kind)]
+
+
+def events(one: One, kind: type) -> list:
+    """Those of this kind so far."""
+    return [e for e in one.events if isinstance(e, kind)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcp import EVERYTHING, QuerySwitched
+from peer.items import QuerySwitched
 from peer.queries import token_of
 from peer.testing.peersim import PeerSimulation
 from tests.peer.whole.simulated import packet
@@ -96,7 +96,8 @@ def test_the_query_changes_between_versions_at_a_position_that_is_told(sim, kind
         expected += wanted(text, start + 1, end)
         start = end
     assert client.packets == expected
-    assert switches[-1].query == EVERYTHING
+    asked = [Query.parse(THIRD), Query.parse(EVEN), Query.parse("/p/c = 2"), None]
+    assert [switch.query for switch in switches] == asked, "a program sees queries, not tokens"
 
 
 @pytest.mark.parametrize("kind", ["leaf", "router"])

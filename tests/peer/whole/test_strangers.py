@@ -76,7 +76,7 @@ def test_a_refusal_with_an_unknown_reason_is_counted(sim, reason):
     heard_reasons = []
     seeker.core.mesh.link_refused = lambda link, why, body, *, now: heard_reasons.append(why)
     core = seeker.core
-    link = next(iter(core._up.values()))
+    link = next(iter(core._links._up.values()))
     core._refused(link, reason, b"", sim.network.now)
     assert len(heard_reasons) == 1
 
@@ -95,13 +95,15 @@ def test_an_event_that_cannot_be_dealt_with_closes_its_link_and_nothing_else(sim
     with strictness(False):
         root.core.mesh.receive_message = broken
         number = next(
-            n for n, link in root.core._down.items() if root.core.mesh.children.links[link].address == child.address
+            n
+            for n, link in root.core._links._down.items()
+            if root.core.mesh.children.links[link].address == child.address
         )
         root.core.hub._emit(events.MessageReceived("sim", number, b"anything"))
         root.core._settle(sim.network.now)
         root.core.mesh.receive_message = honest
         assert faults == {"link event": 1}
-        assert number not in root.core._down
+        assert number not in root.core._links._down
     faults.clear()
     sim.feed(rate=50, until=6.0, make=packet)
     sim.run_until(9.0)
@@ -112,7 +114,7 @@ def test_an_event_that_cannot_be_dealt_with_closes_its_link_and_nothing_else(sim
 def test_in_development_an_unexpected_error_still_ends_the_program(sim):
     root = sim.peers["R"].core
     root.mesh.receive_message = None
-    number = next(iter(root._down))
+    number = next(iter(root._links._down))
     root.hub._emit(events.MessageReceived("sim", number, b"anything"))
     with pytest.raises(TypeError):
         root._settle(sim.network.now)

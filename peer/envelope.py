@@ -1,0 +1,84 @@
+"""The envelope in which a packet's content travels, opened in one place and, if it can be helped, once.
+
+A root packs, hops pass the bytes on untouched, and whoever has to look inside asks here. A router whose own client
+wants packets looks inside twice: when a packet comes, to match it against its children's queries, and when the client
+takes it. So such a router remembers what it opened, and what the own query said of it, until the client takes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dcp.compression import Compressor
+
+if TYPE_CHECKING:
+    from xmlswitch import Query
+
+MAX_REMEMBERED_BYTES = 8 << 20
+"""Of contents that the client has not taken yet. Beyond it the oldest are forgotten, and opened again when taken."""
+
+
+@dataclass(slots=True)
+class Opened:
+    content: bytes
+    query: Query | None = None
+    """The client's query that was in force when the packet came, if it was asked..."""
+    matches: bool = False
+    """...and what it said."""
+
+
+class Envelope:
+    """Invariant: what is remembered has at most `MAX_REMEMBERED_BYTES`."""
+
+    def __init__(self, compressor: Compressor | None = None, *, remembers: bool = False) -> None:
+        self._compressor = compressor or Compressor()
+        self._remembers = remembers
+        self._known: dict[bytes, Opened] = {}
+        self._bytes = 0
+        self.opened = 0
+        """Envelopes opened, or tried to open."""
+
+    def pack(self, content: bytes) -> bytes:
+        return self._compressor.pack(content)
+
+    def open_untrusted(self, payload: bytes) -> Opened:
+        """What is in the envelope, remembered until `take_untrusted`; PayloadRefused when it can't be opened."""
+        known = self._known.get(payload)
+        if known is None:
+            known = self._open(payload)
+            if self._remembers:
+                self._remember(payload, known)
+        return known
+
+    def content_untrusted(self, payload: bytes) -> bytes:
+        """Only the content of `open_untrusted`: for the check whether a parent's copy is good."""
+        return self.open_untrusted(payload).content
+
+    def look_untrusted(self, payload: bytes) -> bytes:
+        """The content, without remembering it: for packets that the client may have taken long ago."""
+        known = self._known.get(payload)
+        return known.content if known is not None else self._open(payload).content
+
+    def take_untrusted(self, payload: bytes) -> Opened:
+        """The same for the last time: the client takes the packet."""
+        known = self._known.pop(payload, None)
+        if known is None:
+            return self._open(payload)
+        self._bytes -= len(payload) + len(known.content)
+        return known
+
+    def _open(self, payload: bytes) -> Opened:
+        self.opened += 1
+        return Opened(self._compressor.unpack_untrusted(payload))
+
+    def _remember(self, payload: bytes, opened: Opened) -> None:
+        self._known[payload] = opened
+        self._bytes += len(payload) + len(opened.content)
+        while self._bytes > MAX_REMEMBERED_BYTES:
+            oldest = next(iter(self._known))
+            self._bytes -= len(oldest) + len(self._known.pop(oldest).content)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return self._bytes

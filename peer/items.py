@@ -1,0 +1,23 @@
+"""What a program is handed: `Packet`, `Gap` and `Started` as dcp has them, and `QuerySwitched` with a query in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dcp import Gap, Packet, Started
+
+if TYPE_CHECKING:
+    from xmlswitch import Query
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySwitched:
+    """The old query held up to and including `position`, the new one holds after it."""
+
+    position: int
+    query: Query | None
+    """None is everything."""
+
+
+Content = Packet | Gap | Started | QuerySwitched

@@ -1,0 +1,91 @@
+"""The core's questions for candidates, answered: from the directory's cache at once, from the DHT beside it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from peer.directory import candidate_of, query_of
+from peer.ownership import owner_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dht import CandidateQuery, PeerRecord
+    from dht.shell.trio_directory import TrioDirectory
+    from peer.mesh.candidates import CandidateRecord
+    from peer.mesh.events import CandidatesWanted
+
+log = logging.getLogger(__name__)
+
+FIRST_CONTACT_PATIENCE = 1.0
+CONTACT_LOOK_INTERVAL = 0.01
+
+
+class Lookups:
+    """Only the newest question counts: the mesh asks again when it needs more."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        found: Callable[[list[CandidateRecord]], None],
+        failed: Callable[[Exception], None],
+        turn: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`found` takes candidates, `failed` an error that ends the peer; `turn` waits for the peer's next input."""
+        self._stream = stream
+        self._found, self._failed, self._turn = found, failed, turn
+        self._wanted: CandidatesWanted | None = None
+        self._asked = trio.Event()
+        self.ended: Counter[str] = Counter()
+        """Questions by how they ended: found, nothing, unavailable, other_owner."""
+        self.seconds = 0.0
+
+    def ask(self, wanted: CandidatesWanted) -> None:
+        self._wanted = wanted
+        self._asked.set()
+
+    async def run(self, directory: TrioDirectory) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            if self._wanted is not None:
+                await self._answer(directory, query_of(self._wanted))
+
+    async def _answer(self, directory: TrioDirectory, query: CandidateQuery) -> None:
+        from dht import DhtError, OwnerError
+
+        stream = self._stream
+        began, ended = time.perf_counter(), "unavailable"
+        try:
+            self._tell([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
+            await self._meet_somebody(directory)
+            began = time.perf_counter()
+            roots = await directory.roots(stream)
+            self._tell(roots)
+            others = await directory.candidates(stream, query)
+            self._tell(others)
+            ended = "found" if roots or others else "nothing"
+        except OwnerError as error:
+            ended = "other_owner"
+            self._failed(owner_problem(error))
+        except DhtError as error:
+            log.info("directory: %s", error)
+        self.ended[ended] += 1
+        self.seconds += time.perf_counter() - began
+
+    async def _meet_somebody(self, directory: TrioDirectory) -> None:
+        """The first question comes before the DHT has its first contact: asked then it fails, and costs a retry."""
+        with trio.move_on_after(FIRST_CONTACT_PATIENCE):
+            while directory.stats().contacts == 0:
+                with trio.move_on_after(CONTACT_LOOK_INTERVAL):
+                    await self._turn()
+
+    def _tell(self, records: Sequence[PeerRecord]) -> None:
+        if records:
+            self._found([candidate_of(record) for record in records])
