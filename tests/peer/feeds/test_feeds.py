@@ -233,7 +233,7 @@ def test_an_archive_or_log_that_is_not_there_is_one_sentence(tmp_path):
     plan = plan_feed(FeedOptions(source=f"archive:{tmp_path / 'nothing'}"))
     with pytest.raises(FeedError):
         list(plan.packets())
-    with pytest.raises(FeedError, match="no packet log"):
+    with pytest.raises(FeedError, match="not a packet log"):
         list(log_packets(str(tmp_path / "nothing")))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FeedError, match="no packets"):
