@@ -88,14 +88,15 @@ class GapWatch:
 
     def _is_hole_of(self, parent: Parent) -> bool:
         intake = self._intake
-        return parent.hole is not None and parent.hole_at(intake.position or 0, intake.change.epoch) is not None
+        return parent.hole_at(intake.position or 0, intake.change.epoch) is not None
 
     def handle_timeout(self, now: float) -> None:
         if self._check_at is not None and now >= self._check_at:
             self._check_at = None
 
     def next_timeout(self, missing_since: float | None, now: float) -> float | None:
-        if missing_since is None and not any(self._is_hole_of(parent) for parent in self._intake.parents.values()):
+        parents = self._intake.parents.values()
+        if missing_since is None and not any(p.hole is not None and self._is_hole_of(p) for p in parents):
             self._check_at = None
         elif self._check_at is None:
             self._check_at = now + CHECK_INTERVAL

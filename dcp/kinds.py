@@ -27,6 +27,10 @@ class StreamKind(Protocol):
     def reach_slack(self) -> int:
         """How many ANs honest parents may differ by in a slow stream (rule L2)."""
 
+    @property
+    def fixed_step(self) -> int | None:
+        """By how much every payload raises the AN; None: `step` says."""
+
     def step(self, payload: bytes) -> int:
         """By how much a payload raises the AN. ValueError if the stream can't carry it."""
 
@@ -40,6 +44,7 @@ class StreamKind(Protocol):
 class _PacketStream:
     mode = 0
     is_dense = False
+    fixed_step = 1
     # A burst, or the steps of a numbering that is not dense.
     reach_slack = 1_024
 
@@ -56,6 +61,7 @@ class _PacketStream:
 class _ByteStream:
     mode = MODE_STREAM
     is_dense = True
+    fixed_step = None
     reach_slack = 1 << 20
 
     def step(self, payload: bytes) -> int:

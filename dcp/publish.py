@@ -18,6 +18,7 @@ class PublishedStream:
         self.stream = stream
         self.log = log
         self.kind = kind
+        self._fixed_step = kind.fixed_step
         self.closed = False
         """The stream was left: nothing can be published any more."""
 
@@ -31,7 +32,7 @@ class PublishedStream:
         log = self.log
         if len(payload) > control.MAX_PACKET_BYTES:
             raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, got {len(payload)}")
-        step = self.kind.step(payload)
+        step = self._fixed_step or self.kind.step(payload)
         if an is None:
             an = log.head + step
         if an > MAX_POSITION:

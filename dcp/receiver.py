@@ -305,7 +305,8 @@ class Receiver(DeliveredStream):
                     self._replies.next_timeout(),
                     self._gaps.next_timeout(self._losses.missing_since, now),
                 ]
-            times.append(self._switching.next_timeout(now))
+            if self.change.is_waiting:
+                times.append(self._switching.next_timeout(now))
         soonest = min((at for at in times if at is not None), default=math.inf)
         return None if soonest == math.inf else soonest
 

@@ -47,6 +47,4 @@ class Switching:
                 self._replies.watch(now)
 
     def next_timeout(self, now: float) -> float | None:
-        if not self._change.is_waiting:
-            return None
         return self._change.next_timeout(list(self._intake.parents.values()), now)
