@@ -50,7 +50,11 @@ def main(argv: list[str]) -> int:
         print("\n  --all          run all of them with their default options")
         return 0
     if argv[0] == "--all":
-        reached = [run_one(name, path, argv[1:]) for name, path in sorted(available.items())]
+        reached = [
+            run_one(name, path, argv[1:])
+            for name, path in sorted(available.items())
+            if not getattr(importlib.import_module(path), "NEEDS_ARGUMENTS", False)
+        ]
         return 0 if all(reached) else 1
     path_of = available.get(argv[0])
     if path_of is None:

@@ -22,7 +22,7 @@ from dht import Role as DhtRole
 from dht import wire as dht_wire
 from dht.keys import keys_of
 from dht.record import sign_record
-from peer.mesh import messages
+from peer.mesh import encoding, messages
 
 STREAM = "bench"
 Victim = tuple[str, int]
@@ -49,7 +49,7 @@ def token(text: str, version: str = "1.0") -> bytes:
 
 def hello(rng: random.Random, *, has_children: bool = False) -> bytes:
     peer_id = messages.PeerId(rng.randbytes(20))
-    return messages.encode_join(
+    return encoding.encode_join(
         messages.Join(
             peer_id,
             rng.getrandbits(60),
@@ -199,7 +199,7 @@ def children(victim: Victim, rng: random.Random) -> Step:
 
     def step(number: int) -> None:
         text = f"/flight[id = '{number}']/a{number}[b > {number} or c < -{number}] " + "or /x = 1 " * 60
-        question = messages.encode_request(messages.ChildrenRequest(token(text)[:1_024]))
+        question = encoding.encode_request(messages.ChildrenRequest(token(text)[:1_024]))
         speaker.send(opening(handshake.Inquire(rng.randbytes(16), cookie, question)))
         for _ in speaker.received():
             pass

@@ -45,15 +45,15 @@ class Report:
         return all(target.met for target in self.targets)
 
 
-def commit() -> str:
+def commit(tree: Path = REPOSITORY) -> str:
     """The commit that is being measured, with `+` when the tree differs from it."""
     try:
         head = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True, check=True
         ).stdout.strip()
         changed = subprocess.run(
             ["git", "status", "--porcelain", "--untracked-files=no"],
-            cwd=REPOSITORY,
+            cwd=tree,
             capture_output=True,
             text=True,
             check=True,

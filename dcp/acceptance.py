@@ -38,24 +38,28 @@ class BatchCheck(Protocol):
 class Acceptance:
     def __init__(self, accepts: Accepts) -> None:
         self._accepts = accepts
-        self._refused = accepts.refused if isinstance(accepts, BatchCheck) else self._refused_one_by_one
+        self.check = accepts.refused if isinstance(accepts, BatchCheck) else self._check_one_by_one
+        """Which of these packets the owner refuses, by AN. Asked directly of parents that never sent a bad copy."""
 
     def refused(self, parent: Parent, packets: Packets, now: float) -> Collection[int]:
         """The ANs of those copies that are not taken."""
         credit = parent.credit
         if credit is None:
-            refused = self._refused(packets)
+            refused = self.check(packets)
             if refused:  # only a parent that has sent a bad copy needs an account
-                credit = parent.credit = Bucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE)
-                credit.has(now)
-                credit.take(len(refused))
+                self.open_account(parent, len(refused), now)
             return refused
         if not credit.has(now):
             return {an for an, _ in packets}
-        refused = self._refused(packets)
+        refused = self.check(packets)
         credit.take(2 * len(refused) - len(packets))
         return refused
 
-    def _refused_one_by_one(self, packets: Packets) -> Collection[int]:
+    def open_account(self, parent: Parent, refused: int, now: float) -> None:
+        credit = parent.credit = Bucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE)
+        credit.has(now)
+        credit.take(refused)
+
+    def _check_one_by_one(self, packets: Packets) -> Collection[int]:
         accepts = self._accepts
         return {an for an, payload in packets if not accepts(an, payload)}

@@ -1,6 +1,6 @@
-"""How often strangers may ask for something that costs: token buckets, one for each host and one for all together.
+"""How often strangers may ask for something expensive: token buckets, one for each host and one for all together.
 
-Only addresses that are proved (by a cookie) are charged, so nobody can use up another host's share. The table of hosts
+Only addresses proved by a cookie are charged, so nobody can use up another host's share. The table of hosts
 is bounded: when it is full, the hosts that were quiet for longest are forgotten, and those have full buckets anyway.
 """
 
@@ -12,7 +12,7 @@ from ipaddress import IPv6Address
 # Hosts that are remembered. More than this many active at once share the bucket for all together.
 MAX_HOSTS = 4_096
 
-# Reading a query takes its owner about 10 us per byte: a token buys so many bytes.
+# Reading a query takes its owner about 10 us per byte: this many bytes cost one token.
 QUERY_BYTES_PER_TOKEN = 512
 
 
@@ -22,7 +22,7 @@ def query_cost(query: bytes) -> float:
 
 
 class Bucket:
-    """`rate` a second, and `burst` at once after a pause."""
+    """`rate` per second, and `burst` at once after a pause."""
 
     __slots__ = ("_at", "_burst", "_rate", "_tokens")
 
@@ -50,7 +50,7 @@ class Bucket:
 
 
 class HostBuckets:
-    """At most `rate` a second in all, and `rate_per_host` for one host; as many at once after a pause."""
+    """At most `rate` per second in all and `rate_per_host` for one host; as many at once after a pause."""
 
     def __init__(self, rate: float, rate_per_host: float, *, max_hosts: int = MAX_HOSTS) -> None:
         self._all = Bucket(rate, rate)

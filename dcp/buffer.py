@@ -51,7 +51,7 @@ class ReorderBuffer:
         return known is not None and known[0] <= prev
 
     def take(self, position: int, epochs: tuple[int, ...]) -> tuple[int, int, Packets] | None:
-        """A claim (epoch, an, packets) that applies at `position`; what is no longer of use is thrown away."""
+        """A claim (epoch, an, packets) that applies at `position`; what is no longer useful is dropped."""
         starts = self._starts
         while starts and starts[0][0] <= position:
             prev, an, epoch = heappop(starts)

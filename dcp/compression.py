@@ -1,4 +1,4 @@
-"""Payload envelopes: one byte says how the rest is packed. Stateless a packet, since a child hears many parents.
+"""Payload envelopes: one byte says how the rest is packed. Each packet stands alone, since a child hears many parents.
 
 The root packs once; hops pass the bytes on untouched and unpack only to look inside; the client unpacks. A dictionary
 shared by the stream is what makes small packets small: alone, one compresses hardly at all.
@@ -33,9 +33,9 @@ class Compressor:
 
     def __init__(self, kind: str = "none", *, level: int = 3, dictionary: bytes | None = None) -> None:
         if kind not in KINDS:
-            raise ValueError(f"compression is one of {', '.join(KINDS)}, not {kind!r}")
+            raise ValueError(f"compression must be one of {', '.join(KINDS)}, got {kind!r}")
         if dictionary is not None and kind == "zlib":
-            raise ValueError("a dictionary goes with zstd")
+            raise ValueError("a dictionary needs zstd compression, not zlib")
         self.kind = kind
         self._level = level
         self._dictionary = dictionary
@@ -89,7 +89,7 @@ class Compressor:
             size = zstandard.frame_content_size(packed)
         except zstandard.ZstdError as error:
             raise PayloadRefused(f"not a zstd frame: {error}") from None
-        # Our frames always tell their size; one that does not could grow without end.
+        # Our frames always state their size; one that does not could grow without end.
         if size < 0 or size > limit:
             raise PayloadRefused(f"a zstd frame of {size} bytes, the limit is {limit}")
         if mark == ZSTD:
@@ -98,7 +98,7 @@ class Compressor:
             decompressor = self._unpack
         else:
             if self._dictionary is None:
-                raise EnvelopeUnknown("packed with a dictionary that this peer does not have")
+                raise EnvelopeUnknown("compressed with a dictionary that this peer does not have")
             if self._unpack_with_dictionary is None:
                 shared = zstandard.ZstdCompressionDict(self._dictionary)
                 self._unpack_with_dictionary = zstandard.ZstdDecompressor(dict_data=shared)

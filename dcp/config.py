@@ -1,4 +1,4 @@
-"""Every knob, with its unit, its reason, and what raising it costs.
+"""Every setting, with its unit, its reason, and what raising it costs.
 
 `Config()` learns its timers; `Config.paper()` is the fixed-timer mode with the paper's values, kept for comparison.
 All times are seconds, all sizes bytes.
@@ -21,11 +21,11 @@ class Config:
 
     # --- loss detection at the receiver
     reorder_window: float = 0.005
-    """Wait so long after a later packet before the NACK. The paper's 5 ms; the learned window starts here."""
+    """How long to wait after a later packet before the NACK. The paper's 5 ms; the learned window starts here."""
     min_reorder_window: float = 0.001
-    """A learned window never goes below. Lower: NACKs for packets that were only reordered by the host's scheduler."""
+    """A learned window is never shorter. Lower: NACKs for packets that were only reordered by the host's scheduler."""
     slow_nack_interval: float = 0.3
-    """NACK when nothing came at all for so long. The paper's retransmission took about 300 ms."""
+    """Send a NACK when nothing at all came for this long. The paper's retransmission took about 300 ms."""
     initial_rtt: float = 0.1
     """Round trip assumed before the first measurement."""
     min_rto: float = 0.01
@@ -41,37 +41,37 @@ class Config:
     min_keep_alive_interval: float = 0.01
     """The first keep-alive after a packet, which is what finds the loss of a tail, comes no sooner."""
     ack_interval: float = 0.3
-    """A receiver acknowledges unasked at least so often, which keeps the sender's window and liveness fresh."""
+    """A receiver acknowledges unasked at least this often, which keeps the sender's window and liveness fresh."""
     ack_every_packets: int = 256
-    """A sender asks for an acknowledgment after so many packets at the latest (a quarter of the window at most)."""
+    """A sender asks for an acknowledgment after at most this many packets (and a quarter of the window)."""
 
     # --- giving up
     dead_after: float = 5.0
-    """A link silent for so long is closed. The mesh above notices sooner and adds a spare; this is the backstop."""
+    """A link silent for this long is closed. The mesh above notices sooner and adds a spare; this is the backstop."""
     behind_after: float = 5.0
-    """A child that stays in the older half of the log for so long, without gaining, is disconnected."""
+    """A child that stays in the older half of the log for this long, without gaining, is disconnected."""
     open_timeout: float = 5.0
-    """An opening that was not answered is given up."""
+    """How long to wait for an answer to an opening."""
     confirm_timeout: float = 3.0
-    """An accepted child that does not confirm is forgotten."""
+    """How long an accepted child may take to confirm."""
     oldest_window: float = 0.2
-    """Starting at the oldest: wait so long for further proposals after the first, then take the smallest."""
+    """Starting at the oldest: how long to wait for further proposals after the first; then the smallest is taken."""
     join_patience: float = 3.0
-    """A gap waits so long for a sender that is still joining: it might have the packets."""
+    """How long a gap waits for a sender that is still joining: it might have the packets."""
     behind_patience: float = 2.0
-    """A gap waits so long for a sender that is behind and not advancing; an advancing one is waited for."""
+    """How long a gap waits for a sender that is behind and does not advance; one that advances is always waited for."""
     answer_patience: float = 4.0
-    """A gap waits so long for a sender that claims more but sends nothing useful."""
+    """How long a gap waits for a sender that claims more but sends nothing useful."""
     mute_after: float = 2.0
-    """A parent whose head stays below a packet for so long no longer limits what the others may claim."""
+    """A parent whose head stays below a packet for this long no longer limits what the others may claim."""
     reach_patience: float = 10.0
-    """Packets far ahead of all other parents are believed when those others have stood still for so long."""
+    """Packets far ahead of all other parents are believed when those have stood still for this long."""
     stranded_after: float = 15.0
-    """All parents advance below our position for so long, and are far from it: the owner gets `Stranded`."""
+    """When all parents advance below our position for this long, and are far from it, the owner gets `Stranded`."""
     abandon_after: float = 15.0
-    """With no hole announced by anybody and no progress for so long, the missing region is given up all the same."""
+    """When no parent announces a hole and nothing comes for this long, the missing stretch is given up anyway."""
     prepare_patience: float = 2.0
-    """A query change goes on without senders that have not prepared in so long."""
+    """A query change goes on without senders that have not prepared within this time."""
     epoch_lifetime: float = 30.0
     """The 4 epoch bits on the wire are not used again within a datagram's lifetime."""
 
@@ -90,9 +90,9 @@ class Config:
     """Large packets being put together from fragments at once."""
     max_query_bytes: int = 60_000
     max_openings_per_second: int = 400
-    """Openings and inquiries looked at a second, from addresses that are proved; further ones wait for a retry."""
+    """Openings and inquiries handled per second, from proved addresses; the others wait for a retry."""
     max_openings_per_host: int = 100
-    """The same for one host, so that one that opens and opens leaves room for others."""
+    """The same for one host, so that a host that keeps opening links leaves room for others."""
     max_queries_per_second: int = 100
     """Openings with a query, which has to be parsed, per stream and second; a long one counts for several
     (`admission.query_cost`). Further ones wait for a retry."""
@@ -107,7 +107,7 @@ class Config:
     catch_up_lag: int = 512
     """A child more packets behind than this is catching up: its sending is paced, and it comes after live links."""
     min_catch_up_rate: float = 64_000.0
-    """Bytes a second of history that a child gets at least."""
+    """Bytes of history per second that a child gets at least."""
 
     # --- packets
     datagram_bytes: int = DEFAULT_DATAGRAM_BYTES
@@ -119,9 +119,9 @@ class Config:
         for name in ("reorder_window", "keep_alive_interval", "ack_interval", "min_rto", "max_rto"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+                raise ValueError(f"{name} must be a positive number of seconds, got {value!r}")
         if not 512 <= self.datagram_bytes <= 65_507 or not 512 <= self.loopback_datagram_bytes <= 65_507:
-            raise ValueError("datagram_bytes must lie between 512 and 65,507")
+            raise ValueError("datagram_bytes and loopback_datagram_bytes must be in 512..65507")
         if self.max_log_packets < 2 or self.max_buffer_packets < 1:
             raise ValueError("max_log_packets must be 2 or more, max_buffer_packets 1 or more")
 

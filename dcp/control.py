@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a link was refused or closed. Numbers from 64 on belong to whoever uses dcp. Append only."""
+    """Why a link was refused or closed. Numbers from 64 on belong to the user of dcp. Append only."""
 
     NORMAL = 0x00
     STREAM_UNKNOWN = 0x01
@@ -56,7 +56,7 @@ Range = tuple[int, int]
 
 
 def check_positions(*positions: int) -> None:
-    """A position beyond the last one would overflow somewhere later, far from whoever sent it."""
+    """A position beyond the last one would overflow later, far from where it came in."""
     if max(positions) > MAX_POSITION:
         raise MalformedDatagram("position", f"{max(positions)}")
 

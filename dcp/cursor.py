@@ -92,7 +92,7 @@ class Cursor:
         covered, edge = log.stretch(position, interest.query)
         if not covered:
             if self.prev < position:
-                # Nothing matched in (prev, position], and nobody was told: else the child could not place the hole.
+                # Nothing matched in (prev, position]: say so first, or the child could not place the hole.
                 prev, self.prev = self.prev, position
                 return EmptyClaim(max(prev, position - QUARTER), position)
             self.move(log, edge)
@@ -148,7 +148,7 @@ class Cursor:
         return BytesClaim(position, b"".join(parts))
 
     def _next_of_all(self, log: Log, end: int, room: int, max_packets: int) -> list[tuple[int, bytes]]:
-        """For who wants everything, without looking at each packet."""
+        """For a child that wants everything, without looking at each packet."""
         base, ans, payloads, weights = log.columns()
         first = max(self._ordinal, log.first_ordinal) - base
         if first < len(ans) and ans[first] <= self.position:

@@ -44,5 +44,5 @@ class DeliveredStream:
 
     @property
     def has_closed_window(self) -> bool:
-        """The application did not take packets fast enough: claims were turned away, or senders told to hold back."""
-        return self.handover.turned_away or self.handover.told_little_room
+        """The application did not take packets fast enough: claims were turned away, or senders asked to hold back."""
+        return self.handover.turned_away or self.handover.announced_little_room

@@ -17,11 +17,11 @@ from dcp.links.link import Address
 from dcp.udp import UdpSocket
 
 RECEIVE_BATCH = 256
-# After so many batches in a row that changed nothing, the next is waited for: waking up for each garbage datagram costs
-# ten times what looking at it does. Honest datagrams that come in between are late by no more than this.
+# After this many batches in a row that changed nothing, the next is read a little later: waking up for each garbage
+# datagram costs ten times what looking at it does. Honest datagrams that come in between are late by no more than this.
 FRUITLESS_BATCHES = 8
 FRUITLESS_PAUSE = 1e-3
-# After a timer's work has failed unexpectedly no timer fires for so long: it may well be due again at once.
+# After a timer's work has failed unexpectedly no timer fires for this long: it may be due again at once.
 FAULT_PAUSE = 0.1
 
 
@@ -120,7 +120,7 @@ class Driver:
         self._timer.deadline = math.inf if at is None else max(at, self._timers_from)
 
     def turn_soon(self) -> None:
-        """The same, but in a burst of calls only once, as soon as this task yields; at once when it is no burst."""
+        """The same, but in a burst of calls only once, as soon as this task yields; a single call is done at once."""
         if self._flush_wanted:
             return
         if trio.current_time() - self._turned_at > 1e-3:

@@ -26,6 +26,7 @@ from typing import Any
 import trio
 
 from dcp import events
+from dcp.child import Child
 from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
 from dcp.control import Reason, reason_name
@@ -45,7 +46,7 @@ from dcp.sender import Sender
 from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics
 from dcp.udp import UdpSocket
 
-# Packets handed over between two checkpoints: a checkpoint costs ten times a packet.
+# Packets handed over between two checkpoints: a checkpoint costs ten times as much as a packet.
 BATCH = 256
 
 
@@ -60,7 +61,7 @@ class Publisher:
         self._endpoint = endpoint
         self._compressor = compressor
         self._follow_fastest = follow_fastest
-        # Who follows the fastest must look more often than a log is filled.
+        # To follow the fastest, look more often than the log is filled.
         self._batch = min(BATCH, max(1, machine.log.max_packets // 4)) if follow_fastest else BATCH
         self._since_checkpoint = 0
 
@@ -84,7 +85,7 @@ class Publisher:
     async def send_many(self, payloads: Iterable[bytes]) -> int:
         """Several packets at once, numbered one after the other; returns the last AN.
 
-        Who follows the fastest waits in between: a batch larger than the log would push itself out of it.
+        With `follow_fastest` it waits in between: a batch larger than the log would push itself out of it.
         """
         self._check_open()
         waiting = list(payloads)
@@ -101,7 +102,7 @@ class Publisher:
 
     def _check_open(self) -> None:
         if self.machine.closed:
-            raise trio.ClosedResourceError("this endpoint was closed: what is sent now would reach nobody")
+            raise trio.ClosedResourceError("this endpoint is closed: what is sent now would reach nobody")
 
     def _pack(self, payload: bytes) -> bytes:
         return payload if self.machine.kind is BYTES else self._compressor.pack(payload)
@@ -110,25 +111,31 @@ class Publisher:
         self._since_checkpoint = 0
         await trio.lowlevel.checkpoint()
         if self._follow_fastest:
-            while self._lead() > self.machine.log.max_packets // 2:
+            while self._lead() > 0.5:
                 await self._endpoint.wait_turn()
 
-    def _lead(self) -> int:
-        """Packets in the log that even the fastest child has not acknowledged.
-
-        One that was here before the stream began counts from the start, confirmed or not: it has been promised all.
-        """
+    def _lead(self) -> float:
+        """The share of the log that even the fastest child has not acknowledged."""
         log = self.machine.log
-        acked = [
-            log.low if child.floor is None else child.acked
-            for child in self.machine.children.values()
-            if child.floor is not None or child.came_early
-        ]
-        return log.next_ordinal - log.ordinal_after(max(acked)) if acked else 0
+        acked = [log.low if child.floor is None else child.acked for child in self._promised()]
+        return log.share_after(max(acked)) if acked else 0.0
+
+    def _promised(self) -> list[Child]:
+        """The children that count on what is sent now.
+
+        One that was here before the stream began counts, confirmed or not: it has been promised everything.
+        """
+        return [child for child in self.machine.children.values() if child.floor is not None or child.came_early]
 
     async def wait_children(self, count: int = 1) -> None:
-        """Until so many children are there: the next packet goes to all of them."""
+        """Until `count` children are there: the next packet goes to all of them."""
         while sum(link.is_there for link in self.machine.links.values()) < count:
+            await self._endpoint.wait_turn()
+
+    async def wait_delivered(self) -> None:
+        """Until every child that is there has acknowledged everything that was sent to it."""
+        log = self.machine.log
+        while any(child.acked < log.head for child in self._promised()):
             await self._endpoint.wait_turn()
 
     def statistics(self) -> SenderStatistics:
@@ -138,8 +145,9 @@ class Publisher:
 class Subscription:
     """The client's end of a stream: an async iterator of packets, gaps and the like. Get one from `Endpoint`."""
 
-    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck) -> None:
+    def __init__(self, endpoint: Endpoint, machine: Receiver, envelopes: EnvelopeCheck, *, ends: bool) -> None:
         self.machine = machine
+        self._ends = ends
         self.unreadable = 0
         """Packets whose envelope could not be opened here: handed over as gaps."""
         self._endpoint = endpoint
@@ -159,14 +167,16 @@ class Subscription:
             opened.extend(self._take(BATCH))
             if opened:
                 break
-            if self._closed:
+            if self._closed or self._is_over:
                 raise StopAsyncIteration
             await self._wait()
         return opened.popleft()
 
     async def receive_many(self, most: int = 1_024) -> list[Content]:
-        """Whatever is there, at most `most`, at least one: for programs that work in batches."""
+        """Whatever is there, at most `most`, at least one: for programs that work in batches. Empty at the end."""
         while not self._opened and not self.machine.has_events:
+            if self._is_over:
+                return []
             self._check_open()
             await self._wait()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -183,7 +193,7 @@ class Subscription:
             items: list[Any] = self.machine.take_plain(most)  # mypy does not tell a bare tuple from a named one
             new = tuple.__new__
             taken = [
-                # A plain envelope, which is the rule, is opened here: a call a packet would cost more than the rest.
+                # A plain envelope, which is the rule, is opened here: a call per packet would cost more than the rest.
                 (new(Packet, (item[0], item[1][1:])) if item[1][:1] == PLAIN_MARK else self._unpack(*item))
                 if type(item) is tuple
                 else item
@@ -210,8 +220,13 @@ class Subscription:
             return Gap(an - 1, an)
 
     def wake(self) -> None:
-        if self.machine.has_events or self._closed or self.redial.is_hopeless:
+        if self.machine.has_events or self._closed or self._is_over or self.redial.is_hopeless:
             self._lot.unpark_all()
+
+    @property
+    def _is_over(self) -> bool:
+        """A sender has shut down and no other one is there: what there was of the stream is here."""
+        return self._ends and self.redial.has_shut_down and not any(p.up for p in self.machine.parents.values())
 
     def add_sender(self, address: Address, hello: bytes = b"") -> None:
         """One more sender, by its IP address and port, redialled for as long as it is wanted."""
@@ -237,7 +252,7 @@ class Subscription:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise trio.ClosedResourceError("this subscription was closed")
+            raise trio.ClosedResourceError("this subscription is closed")
 
     def statistics(self) -> ReceiverStatistics:
         return self.machine.statistics(trio.current_time())
@@ -250,7 +265,7 @@ class Subscription:
         self._endpoint.driver.turn()
 
     def ended(self) -> None:
-        """There is no way any more for something to come: whoever waits is woken."""
+        """Nothing can come any more: wake the tasks that wait."""
         self._closed = True
         self.redial.forget_all()
         self._lot.unpark_all()
@@ -306,8 +321,13 @@ class Endpoint:
         position: int | None = None,
         dictionary: bytes | None = None,
         stream_mode: bool = False,
+        ends: bool = False,
     ) -> Subscription:
-        """Be a client of `stream`, from every one of `senders` at once."""
+        """Be a client of `stream`, from every one of `senders` at once.
+
+        `ends`: the iteration ends when a sender has shut down and no other one is left. Without it, senders that went
+        away are dialled again for as long as the endpoint is open.
+        """
         compressor = Compressor("zstd" if dictionary else "none", dictionary=dictionary)
         envelopes = EnvelopeCheck(compressor.unpack_untrusted, remember=True)
         machine = self.hub.subscribe(
@@ -318,7 +338,7 @@ class Endpoint:
             stream_mode=stream_mode,
             accepts=None if stream_mode else envelopes,
         )
-        return self._subscription(machine, senders, envelopes)
+        return self._subscription(machine, senders, envelopes, ends=ends)
 
     def relay(
         self,
@@ -328,16 +348,21 @@ class Endpoint:
         policy: QueryPolicy | None = None,
         query: bytes = EVERYTHING,
         capacity: int = 64,
+        stream_mode: bool = False,
     ) -> tuple[Subscription, Publisher]:
-        """Be a router of `stream`: what comes from `senders` goes on to whoever joins. Nothing needs to be iterated."""
+        """Be a router of `stream`: what comes from `senders` is passed on to children. Nothing needs to be iterated."""
         envelopes = EnvelopeCheck(Compressor().unpack_untrusted)
-        machine, sender = self.hub.relay(stream, policy=policy, query=query, accepts=envelopes)
+        machine, sender = self.hub.relay(
+            stream, policy=policy, query=query, stream_mode=stream_mode, accepts=None if stream_mode else envelopes
+        )
         publisher = Publisher(self, sender, Compressor(), capacity=capacity, follow_fastest=False)
         self._publishers[stream] = publisher
-        return self._subscription(machine, senders, envelopes), publisher
+        return self._subscription(machine, senders, envelopes, ends=False), publisher
 
-    def _subscription(self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck) -> Subscription:
-        subscription = Subscription(self, machine, envelopes)
+    def _subscription(
+        self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck, *, ends: bool
+    ) -> Subscription:
+        subscription = Subscription(self, machine, envelopes, ends=ends)
         self._subscriptions[machine.stream] = subscription
         for address in senders:
             subscription.add_sender(address)
@@ -348,7 +373,7 @@ class Endpoint:
         if not self._closed:
             await self._turns.park()
         if self._closed:
-            raise trio.ClosedResourceError("this endpoint was closed")
+            raise trio.ClosedResourceError("this endpoint is closed")
 
     def statistics(self) -> HubStatistics:
         counts = self.hub.statistics()
@@ -420,7 +445,7 @@ async def open_endpoint(
     rng: random.Random | None = None,
     segmentation: bool = True,
 ) -> AsyncIterator[Endpoint]:
-    """Bind a UDP socket (loopback and any free port unless told otherwise) and run it until the block ends."""
+    """Bind a UDP socket (by default on loopback, any free port) and run it until the block ends."""
     udp = await UdpSocket.bind(address, segmentation=segmentation)
     # Nonces, link ids and cookie secrets come from here: the system's generator, unless a test gives its own.
     endpoint = Endpoint(udp, config or Config(), rng or random.SystemRandom())

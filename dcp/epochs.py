@@ -7,7 +7,7 @@
              the new epoch ask for its claims. Claims of the old epoch are taken until the first of the new one applies;
              that moment is the switch.
 
-A sender that joins or comes back later is told of the present epoch in the same way. One change is in flight at a time,
+A sender that joins or comes back later learns the present epoch in the same way. One change is in flight at a time,
 the latest wish waits; and the four bits of an epoch are not used again within a datagram's lifetime, so a delayed claim
 is never read as one of a later epoch.
 """
@@ -99,12 +99,12 @@ class QueryChange:
         self._parents_behind = any(parent.up and parent.confirmed_epoch != self.epoch for parent in parents)
         if self.pending_epoch is None:
             for parent in parents:
-                if parent.up and parent.confirmed_epoch != self.epoch and self._may_tell(parent, now):
+                if parent.up and parent.confirmed_epoch != self.epoch and self._may_repeat(parent, now):
                     step.prepare.append((parent, self.epoch, self.query))
             return step
         up = [parent for parent in parents if parent.up and parent not in step.too_old]
         for parent in up:
-            if parent.prepared_epoch != self.pending_epoch and self._may_tell(parent, now):
+            if parent.prepared_epoch != self.pending_epoch and self._may_repeat(parent, now):
                 step.prepare.append((parent, self.pending_epoch, self._pending_query))
         if self._switching:
             self._step_switching(up, step, now)
@@ -127,7 +127,7 @@ class QueryChange:
         self._switching = False
         self._since = now
         for parent in parents:
-            parent.query_told_at = -1e9
+            parent.query_sent_at = -1e9
 
     def _step_preparing(
         self, position: int | None, parents: Sequence[Parent], up: Sequence[Parent], step: Step, now: float
@@ -158,8 +158,8 @@ class QueryChange:
             self._asked_at = now
             step.ask = [parent for parent in up if parent.prepared_epoch == self.pending_epoch]
 
-    def _may_tell(self, parent: Parent, now: float) -> bool:
-        return now - parent.query_told_at >= max(2 * parent.link.rtt.smoothed, 0.05)
+    def _may_repeat(self, parent: Parent, now: float) -> bool:
+        return now - parent.query_sent_at >= max(2 * parent.link.rtt.smoothed, 0.05)
 
     def switch(self, parents: Sequence[Parent], now: float) -> None:
         """The new query is in force from now on."""
@@ -185,7 +185,7 @@ class QueryChange:
         for parent in parents:
             known = parent.prepared_epoch if self.pending_epoch is not None else parent.confirmed_epoch
             if parent.up and known != target:
-                times.append(parent.query_told_at + max(2 * parent.link.rtt.smoothed, 0.05))
+                times.append(parent.query_sent_at + max(2 * parent.link.rtt.smoothed, 0.05))
         if self.pending_epoch is not None:
             patience = self._config.prepare_patience
             if self._switching:

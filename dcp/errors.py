@@ -12,7 +12,7 @@ class DcpError(Exception):
 
 
 class MalformedDatagram(DcpError):
-    """Bytes from the network that are no DCP packet. `reason` is a short, countable word."""
+    """Bytes from the network that are not a DCP packet. `reason` is a short, countable word."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -25,6 +25,15 @@ class PayloadRefused(DcpError):
 
 class EnvelopeUnknown(PayloadRefused):
     """Not broken, but nothing that this peer can open: of a later version, or packed with a dictionary it lacks."""
+
+
+class BytesLost(DcpError):
+    """Some bytes of a byte stream can't be had from any sender: those in (after, until]."""
+
+    def __init__(self, after: int, until: int) -> None:
+        super().__init__(f"bytes {after + 1} to {until} of the stream can't be had from any sender")
+        self.after = after
+        self.until = until
 
 
 class LinkClosed(DcpError):

@@ -1,9 +1,9 @@
-"""When is a missing stretch to be given up? A pure decision over what the parents have said.
+"""When to give up a missing stretch. A pure decision over what the parents have said.
 
-A gap is declared when every parent has a hole at our position, or can't be hoped for any longer: still joining, behind
-and not advancing, or claiming more and sending nothing useful, each for its own bounded time. A parent that is behind
-but advances is waited for, however slow it is. The gap ends at the *smallest* end of a hole: beyond it somebody may
-have something.
+A gap is declared when every parent has a hole at our position, or can no longer be expected to help: still joining,
+behind and not advancing, or claiming more and sending nothing useful, each for its own bounded time. A parent that is
+behind but advances is waited for, however slow it is. The gap ends at the *smallest* end of a hole: beyond it another
+parent may have something. A parent whose copy was refused (`acceptance`) has a hole there.
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ class GapWatch:
     def __init__(self, config: Config, intake: Intake) -> None:
         self._config = config
         self._intake = intake
-        self._hole_since: float | None = None
-        """When the first hole at the present position was heard of."""
+        self._hole_since = 0.0
+        """When the first hole at `_hole_position` was heard of."""
+        self._hole_position: int | None = None
         self._check_at: float | None = None
 
     def hole_heard(self, parent: Parent, now: float) -> None:
-        if self._hole_since is None and self._is_hole_of(parent):
+        if self._hole_position != self._intake.position and self._is_hole_of(parent):
             self._hole_since = now
+            self._hole_position = self._intake.position
 
-    def advanced(self) -> None:
-        self._hole_since = None
+    def forget(self) -> None:
+        self._hole_position = None
 
     def end(self, missing_since: float | None, now: float) -> int | None:
         """Where the gap at the position ends; None while there is none to declare.
@@ -78,7 +80,9 @@ class GapWatch:
 
     def _stuck_since(self, missing_since: float | None) -> float:
         """Since when we know that there is something beyond the position which does not come."""
-        known = [since for since in (missing_since, self._hole_since) if since is not None]
+        known = [] if missing_since is None else [missing_since]
+        if self._hole_position is not None and self._hole_position == self._intake.position:
+            known.append(self._hole_since)
         position_at = self._intake.position_at
         return max(position_at, min(known, default=position_at))
 

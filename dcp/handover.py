@@ -1,8 +1,8 @@
 """What becomes of the stream at its position: the application gets it, and at a router the log that serves children.
 
-Bounded: when an application does not take what lies ready, claims are turned away, and senders were told before that
-room is small. A router's own slow application must not hold up its children, though: the log has to do, and it is
-served from there when it comes for more.
+Bounded: when the application is not consuming packets, claims are turned away; senders learned before that how little
+room is left. A router's own slow application must not hold up its children, though: it is served from the log when it
+comes for more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dcp.log import Log
 # Packets lie here as bare (AN, payload): a named tuple for each costs more than all else that is done with it.
 Item = tuple[int, bytes] | Content
 MAX_READY_BYTES = 64 << 20
-# The last changes of the query that an application is told of when it fell behind. Older ones no longer matter to it.
+# The last changes of the query that an application hears of when it fell behind. Older ones no longer matter to it.
 MAX_SWITCHES = 64
 
 
@@ -33,14 +33,14 @@ class Handover:
         """Of the packets that lie ready."""
         self.turned_away = False
         """Claims were not taken for lack of room: what they brought must be asked for again."""
-        self.told_little_room = False
+        self.announced_little_room = False
         self._deliver = deliver
         self._log = log
         self._items: deque[Item] = deque()
         self._behind_from: int | None = None
         """The application gets what follows this position from the log."""
         self._switches: deque[events.QuerySwitched] = deque(maxlen=MAX_SWITCHES)
-        """Of the time since then: the log does not tell of them."""
+        """Of the time since then: the log does not have them."""
 
     def __len__(self) -> int:
         """What lies ready, without what is only in the log."""
@@ -60,11 +60,11 @@ class Handover:
         return True
 
     def room(self) -> int:
-        """To be told to a sender now. A router takes everything, whatever its own application does."""
+        """What senders may still send. A router takes everything, whatever its own application does."""
         if self._log is not None:
             return self.limit
         room = max(0, self.limit - len(self._items)) if self.bytes < self.max_bytes else 0
-        self.told_little_room = room < self.limit // 4
+        self.announced_little_room = room < self.limit // 4
         return room
 
     def start(self, position: int, *, again: bool = False) -> None:
@@ -129,7 +129,7 @@ class Handover:
         return [new(Packet, item) if type(item) is tuple else item for item in taken]  # type: ignore[misc]
 
     def take_plain(self, most: int, position: int | None) -> list[Item]:
-        """The same, with packets as bare (AN, payload): for who makes something else of them anyway."""
+        """The same, with packets as bare (AN, payload): for an owner that makes something else of them anyway."""
         items = self._items
         if not items and self._behind_from is not None and position is not None:
             self._refill(self._behind_from, position)

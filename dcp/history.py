@@ -2,7 +2,7 @@
 
 A child that joins "from oldest" wants to know of every packet in the log whether it matches. Packets that were logged
 before the child came carry no answer: the policy has to look at each, and all of them in one call would silence this
-peer for seconds. So only so many are examined in one turn of the event loop, over all children together.
+peer for seconds. So only a few are examined in one turn of the event loop, over all children together.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 # Older packets examined in one turn, whatever they cost: live packets wait for no more than these.
 SLICE_PACKETS = 64
-# With a clock, a slice also ends after so long: a few costly queries must not make a long turn.
+# With a clock, a slice also ends after this time: a few expensive queries must not make a long turn.
 SLICE_SECONDS = 0.001
 # From the end of one slice to the next: the time in between belongs to everything else.
 SLICE_PAUSE = 0.002
 
 
 class HistorySlice:
-    """What may still be examined in this turn. Who finds it used up goes on after `refill`."""
+    """What may still be examined in this turn. A cursor that finds it used up goes on after `refill`."""
 
     __slots__ = ("_began", "_clock", "_left", "slices")
 

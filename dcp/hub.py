@@ -41,8 +41,8 @@ MAX_EVENTS = 65_536
 MAX_OUTBOX = 4_096
 # Answers to strangers, and our own openings: with a long query each of those is up to 60 KB.
 MAX_OUTBOX_BYTES = 4 << 20
-# Resets are answers to bytes from anybody: few enough a second that nobody can use us as a drum. As few are looked at:
-# each is compared with every link, and one that is passed over comes again with the next packet.
+# Resets are answers to bytes from anybody: few enough per second that nobody can use us to flood others. As few are
+# handled: each is compared with every link, and one that is ignored comes again with the next packet.
 MAX_RESETS_PER_SECOND = 100
 # No timer fires sooner after the last one: a deadline that lies in the past must not spin the shell.
 MIN_TIMER_STEP = 1e-3
@@ -134,7 +134,7 @@ class Hub:
     def _add_sender(self, stream: str, log: Log, *, stream_mode: bool) -> Sender:
         _check_stream(stream)
         if stream in self.senders:
-            raise ValueError(f"stream {stream!r} is served here already")
+            raise ValueError(f"stream {stream!r} is already served here")
         sender = Sender(
             stream,
             log,
@@ -162,9 +162,9 @@ class Hub:
     ) -> Receiver:
         _check_stream(stream)
         if stream in self.receivers:
-            raise ValueError(f"stream {stream!r} is received here already")
+            raise ValueError(f"stream {stream!r} is already received here")
         if len(query) > self.config.max_query_bytes:
-            raise ValueError(f"a query token holds at most {self.config.max_query_bytes} bytes")
+            raise ValueError(f"a query holds at most {self.config.max_query_bytes} bytes, got {len(query)}")
         sender = self.senders.get(stream) if log is not None else None
         receiver = Receiver(
             stream,
@@ -194,7 +194,7 @@ class Hub:
         return link_id
 
     def remove_stream(self, stream: str, reason: int = Reason.NORMAL) -> None:
-        """Leave the stream on both sides, with a word to everybody."""
+        """Leave the stream on both sides, and say goodbye to every peer on it."""
         receiver = self.receivers.get(stream)
         if receiver is not None:
             for link_id in list(receiver.links):
@@ -448,4 +448,4 @@ class Hub:
 
 def _check_stream(stream: str) -> None:
     if not 1 <= len(stream.encode()) <= handshake.MAX_STREAM_BYTES:
-        raise ValueError(f"a stream's name has 1 to {handshake.MAX_STREAM_BYTES} bytes, not {stream!r}")
+        raise ValueError(f"a stream's name must have 1 to {handshake.MAX_STREAM_BYTES} bytes, got {stream!r}")

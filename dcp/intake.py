@@ -94,7 +94,7 @@ class Intake:
         parent, _, _, until, _ = claim
         if (until > parent.reach or now > parent.reach_until) and not self.believes(parent, until, now, is_packet=True):
             return
-        parent.tell_position(until, now)
+        parent.report_head(until, now)
         if self._acceptance is None:
             self.take(claim, now)
         else:
@@ -105,14 +105,21 @@ class Intake:
         parent, epoch, prev, until, packets = claim
         position = self.position
         assert position is not None
-        if until <= position or not self.change.is_current(epoch) or self.buffer.has(epoch, prev, until):
+        if (
+            until <= position
+            or (prev > position and self.buffer.has(epoch, prev, until))
+            or (epoch != self.change.epoch and not self.change.is_current(epoch))
+        ):
             self.take(claim, now)  # of no use anyway: not worth a look
             return
         fresh = packets if packets[0][0] > position else [packet for packet in packets if packet[0] > position]
-        refused = acceptance.refused(parent, fresh, now)
+        has_account = parent.credit is not None
+        refused = acceptance.refused(parent, fresh, now) if has_account else acceptance.check(fresh)
         if not refused:
             self.take(claim, now)
             return
+        if not has_account:
+            acceptance.open_account(parent, len(refused), now)
         good: Packets = []
         for packet in packets:
             an = packet[0]
@@ -145,7 +152,7 @@ class Intake:
         if sent_until is not None and head - sent_until > QUARTER:
             self.too_wide += 1
         elif self.believes(parent, head, now):
-            parent.tell_position(head, now)
+            parent.report_head(head, now)
             if sent_until is not None:
                 parent.heard_claim = True
                 if epoch == self.change.epoch and sent_until > parent.sent_until:
@@ -158,7 +165,7 @@ class Intake:
         assert self.position is not None
         parent.heard_claim = True
         if self.believes(parent, hole.end, now):
-            parent.tell_position(hole.end, now)
+            parent.report_head(hole.end, now)
             parent.add_hole(hole, self.position)
             self._owner.hole_heard(parent, now)
 
@@ -184,8 +191,10 @@ class Intake:
         if epoch != self.change.epoch and not self.change.is_current(epoch):
             self._owner.is_in_another_epoch(parent, now)
             return
+        asked_for = 0
         if packets:
-            parent.count(len(packets), self._recovered(packets), self.packets)
+            asked_for = self._recovered(packets)
+            parent.count(len(packets), asked_for, self.packets)
             if until > self.reach.seen:
                 self.reach.seen = until
         if until <= position:
@@ -200,13 +209,21 @@ class Intake:
             self.overrun += len(packets)
             return
         parent.old_in_a_row = 0
-        self._apply(epoch, until, packets, parent, now)
+        self._apply(epoch, until, packets, parent, now, asked_for)
         if len(self.buffer):
             self.drain(now)
         self._owner.advanced(now)
 
-    def _apply(self, epoch: int, until: int, packets: Packets, parent: Parent | None, now: float) -> None:
-        """Take a claim that begins at or before the position."""
+    def _apply(
+        self,
+        epoch: int,
+        until: int,
+        packets: Packets,
+        parent: Parent | None,
+        now: float,
+        asked_for: int | None = None,
+    ) -> None:
+        """Take a claim that begins at or before the position. `asked_for`: how many of it NACKs brought, if known."""
         if epoch != self.change.epoch:
             self.switch(now)
         position = self.position
@@ -217,10 +234,10 @@ class Intake:
             if parent is not None:
                 parent.duplicates += len(packets) - len(fresh)
             self.duplicates += len(packets) - len(fresh)
-            packets = fresh
+            packets, asked_for = fresh, None
         if packets:
             packets = self._kind.unseen(packets, position)
-            self.recovered += self._recovered(packets)
+            self.recovered += self._recovered(packets) if asked_for is None else asked_for
             self.packets += len(packets)
             size = sum([len(payload) for _, payload in packets])
             self.bytes += size

@@ -222,6 +222,11 @@ class Log:
         """The ordinal of the first packet beyond `position`."""
         return self._base + bisect_right(self._ans, position, self._first)
 
+    def share_after(self, position: int) -> float:
+        """How much of what the log may hold lies beyond `position`: near 1, what follows it is about to be evicted."""
+        first, last = bisect_right(self._ans, position, self._first), len(self._ans)
+        return max((last - first) / self.max_packets, self._bytes_between(first, last) / self._max_bytes)
+
     def columns(self) -> tuple[int, list[int], list[bytes], list[int]]:
         """(ordinal of index 0, ANs, payloads, weights), to be read in place: a cursor's walk is a sender's hot path.
 

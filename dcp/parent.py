@@ -29,7 +29,7 @@ class Parent:
         self.progress_at = now
         """When `highest` last rose."""
         self.run: bytes | None = None
-        """The run of the stream that it is fed from, if its owner has told ours."""
+        """The run of the stream that it is fed from, if our owner knows it."""
         self.begun = False
         """The stream has begun there: its head means something."""
         self.hole: tuple[int, int] | None = None
@@ -39,7 +39,7 @@ class Parent:
         self.confirmed_epoch: int | None = None
         self.prepared_epoch: int | None = None
         self.prepared_since = 0
-        self.query_told_at = -1e9
+        self.query_sent_at = -1e9
         """When it was last sent our query or epoch: that is repeated, but not at once."""
 
         # How far it is believed (`reach`).
@@ -75,7 +75,7 @@ class Parent:
         """The highest position that it has reported, believed or not."""
         return max(self.highest or 0, self.refused_head or 0)
 
-    def tell_position(self, highest: int, now: float) -> None:
+    def report_head(self, highest: int, now: float) -> None:
         if self.highest is None or highest > self.highest:
             self.highest = highest
             self.progress_at = now
@@ -105,7 +105,7 @@ class Parent:
         return None
 
     def count(self, packets: int, asked_for: int, had: int) -> None:
-        """Packets came from here, some of them in answer to a NACK, when the receiver had so many."""
+        """Packets came from here, `asked_for` of them in answer to a NACK, when the receiver had `had` packets."""
         if self.packets_before is None:
             self.packets_before = had
         self.brought += packets - asked_for

@@ -58,8 +58,8 @@ class Placing:
         start = Start.POSITION if position is not None else self._starting.mode
         return Wish(intake.change.epoch, intake.change.query, start, position or 0, intake.handover.room())
 
-    def begin_where_told(self, now: float) -> None:
-        """If the application said where to begin, no parent needs to be asked."""
+    def begin_where_asked(self, now: float) -> None:
+        """If the application gave a position, no parent needs to propose one."""
         if self._intake.position is None and self._starting.position is not None:
             self._begin(self._starting.position, now)
 
@@ -75,7 +75,7 @@ class Placing:
             parent.begun = True
         intake.reach.expire()
         if intake.position is None or intake.believes(parent, accept.head, now):
-            parent.tell_position(accept.head, now)
+            parent.report_head(accept.head, now)
         self._emit(events.LinkOpened(self._stream, link.id, link.address, accept.reply))
         if intake.position is None:
             self.consider_start(now)

@@ -24,26 +24,28 @@ class PublishedStream:
     def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int:
         """Give the next packet to the mesh (roots only), and return its AN.
 
-        Without `an` the next number is used: one more, or, in stream mode, as many more as there are bytes. With
+        Without `an` the next number is used: one more, or in a byte stream as many more as there are bytes. With
         `contiguous` false what lies between the last AN and this one was lost before it reached us, and is a hole.
         """
         self._check_open()
         log = self.log
         if len(payload) > control.MAX_PACKET_BYTES:
-            raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, not {len(payload)}")
+            raise ValueError(f"a packet holds at most {control.MAX_PACKET_BYTES} bytes, got {len(payload)}")
         step = self.kind.step(payload)
         if an is None:
             an = log.head + step
         if an > MAX_POSITION:
-            raise ValueError(f"ANs end at 2**63 - 1, before {an}")
+            raise ValueError(f"an AN must be at most 2**63 - 1, got {an}")
         if not log.started:
             log.start(an - step)
         if an <= log.head:
-            raise ValueError(f"ANs must rise: {an} is not above {log.head}")
+            raise ValueError(f"ANs must increase: got {an} after {log.head}")
         if not contiguous:
             log.hole(an - step)
         elif self.kind.is_dense and an != log.head + step:
-            raise ValueError(f"bytes up to {an} do not follow {log.head}: say so with contiguous=False")
+            raise ValueError(
+                f"{step} bytes up to {an} do not follow {log.head}: if bytes were lost, pass contiguous=False"
+            )
         log.append(an, payload)
         return an
 

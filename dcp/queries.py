@@ -1,4 +1,4 @@
-"""What dcp knows of queries: nothing but an opaque token and a few questions that its owner answers."""
+"""What dcp knows about queries: an opaque token, and a few questions that its owner answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERYTHING: Final = b""
 """The token that every stream understands: all packets."""
 
 ALL_SLOTS: Final = -1
-"""A mask with every bit set: wanted by whoever is there."""
+"""A mask with every bit set: wanted by every child."""
 
 
 class QueryPolicy(Protocol):

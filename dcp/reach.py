@@ -1,4 +1,4 @@
-"""How far ahead of the other parents one parent's word is believed. Pure arithmetic over what the parents have said.
+"""How far ahead of the other parents one parent is believed. Pure arithmetic over what the parents have said.
 
 A parent that says "nothing matches up to 2^62" would carry the position past everything that the others will ever
 bring. So with two or more parents no claim, head, hole or "all sent up to" counts beyond *reach*: the smallest head
@@ -30,7 +30,7 @@ SLACK_SECONDS = 4.0
 # How often a parent's rate is measured, and what of an earlier, higher rate is left after each time.
 RATE_INTERVAL = 0.5
 RATE_DECAY = 0.9
-# A parent's reach is computed at most so often while its claims stay within the last result.
+# A parent's reach is computed at most this often while its claims stay within the last result.
 RECHECK_INTERVAL = 0.05
 
 
@@ -57,7 +57,7 @@ class Reach:
             parent.reach = -1
 
     def allows(self, parent: Parent, an: int, epoch: int, now: float) -> bool:
-        """Whether a word of `parent` about `an` is believed. Its result holds for a moment: see `Parent.reach`."""
+        """Whether what `parent` says about `an` is believed. The result holds for a moment: see `Parent.reach`."""
         self._look(now)
         parent.reach = self.limit(parent, epoch, now)
         parent.reach_until = now + RECHECK_INTERVAL
@@ -66,7 +66,7 @@ class Reach:
         return an <= parent.reach
 
     def refused(self, parent: Parent, an: int, now: float, *, is_packet: bool) -> None:
-        """A word beyond reach: it is not believed, but it says where this parent stands."""
+        """Something beyond reach was said: it is not believed, but it shows where this parent stands."""
         if parent.refused_head is None or an > parent.refused_head:
             parent.refused_head = an
             parent.refused_head_at = now
@@ -87,7 +87,7 @@ class Reach:
         )
 
     def limit(self, parent: Parent | None, epoch: int, now: float) -> int:
-        """No word of `parent` (None: of anybody) counts beyond this position."""
+        """Nothing that `parent` (None: any parent) says counts beyond this position."""
         limit = MAX_POSITION
         for other in self._parents.values():
             if other is parent or not self.counts(other, epoch, now):
@@ -121,7 +121,7 @@ class Reach:
                 self._measure(parent, now)
 
     def _measure(self, parent: Parent, now: float) -> None:
-        """A parent's head, in ANs a second. It at most doubles with each measurement: a jump is not a rate."""
+        """A parent's head, in ANs per second. It at most doubles with each measurement: a jump is not a rate."""
         if parent.head_rate_from is not None:
             measured = (parent.head - parent.head_rate_from) / (now - parent.head_rate_at)
             most = 2 * parent.head_rate + self._slack

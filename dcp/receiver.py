@@ -7,7 +7,7 @@ again with back-off (`links.replies`). What nobody can supply is declared a gap,
 are claims too ("nothing matches in ..."): they show the loss of a tail and carry the position through what was pruned.
 
 The query is changed in two steps (`epochs`): prepare it with every parent while the old one goes on, then switch at a
-position that the application is told.
+position that the application learns.
 
 What is true about the stream is apart from how datagrams cross a link: `links.incoming` turns datagrams into claims,
 `links.replies` our answers into datagrams, `links.dialing` opens links. Here the parts meet, with the timers.
@@ -152,7 +152,7 @@ class Receiver(DeliveredStream):
     def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
         link = self._uplinks.add(address, hello, now)
-        self._placing.begin_where_told(now)
+        self._placing.begin_where_asked(now)
         self._dialing.send_request(link, now)
         return link.id
 
@@ -193,7 +193,6 @@ class Receiver(DeliveredStream):
         position = self._intake.position
         assert position is not None
         self._intake.position_at = now
-        self._gaps.advanced()
         self._losses.advanced(position, now)
         if len(self._assembler):
             self._assembler.forget(position, self.change.current_epochs())
@@ -212,7 +211,7 @@ class Receiver(DeliveredStream):
     def is_in_another_epoch(self, parent: Parent, now: float) -> None:
         link = self.links.get(parent.link.id)
         if link is not None:
-            self._replies.tell_epoch(link, now)
+            self._replies.announce_epoch(link, now)
 
     def is_steadily_late(self, parent: Parent, now: float) -> None:
         self._replies.squelch(parent, now)
@@ -247,7 +246,7 @@ class Receiver(DeliveredStream):
             self._uplinks.give_up(link, Reason.RENEW)
 
     def _forget(self) -> None:
-        self._gaps.advanced()
+        self._gaps.forget()
         self._losses.given_up()
         self._renew()
 
@@ -272,7 +271,7 @@ class Receiver(DeliveredStream):
     # --- changing the query -------------------------------------------------------------------------------------------
 
     def change_query(self, query: bytes, *, now: float) -> None:
-        """Ask for other packets from some position on, which `QuerySwitched` tells. The last one asked for wins."""
+        """Ask for other packets from some position on, which `QuerySwitched` names. The last query asked for wins."""
         self.kind.check_query(query)
         self.change.want(query)
         self._switching.step(now)
@@ -313,7 +312,7 @@ class Receiver(DeliveredStream):
     # --- output -------------------------------------------------------------------------------------------------------
 
     def reopen_window(self, now: float) -> None:
-        """The application has taken packets: if the senders know of no room, tell them that there is some again."""
+        """The application has taken packets: if the senders believe that there is no room, tell them that there is."""
         handover = self.handover
         if len(handover) > handover.limit // 2 or handover.bytes > handover.max_bytes // 2:
             return
@@ -322,9 +321,9 @@ class Receiver(DeliveredStream):
             self._intake.drain(now)
             self.advanced(now)
             self._replies.request_from_all(now)
-        elif handover.told_little_room:
+        elif handover.announced_little_room:
             self._replies.acknowledge_all(now)
-            handover.told_little_room = False  # with no link there was nobody to tell
+            handover.announced_little_room = False  # with no link there was nobody to tell
 
     def statistics(self, now: float) -> ReceiverStatistics:
         intake, replies = self._intake, self._replies

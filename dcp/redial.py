@@ -21,6 +21,7 @@ class _Wanted:
     hello: bytes = b""
     failures: int = 0
     at: float = math.inf
+    has_shut_down: bool = False
     final: str | None = None
 
 
@@ -43,11 +44,14 @@ class Redial:
         if wanted is not None:
             wanted.failures = 0
             wanted.at = math.inf
+            wanted.has_shut_down = False
 
     def failed(self, address: Address, reason: int, name: str, body: bytes, now: float) -> None:
         wanted = self._wanted.get(address)
         if wanted is None:
             return
+        if reason == Reason.SHUTTING_DOWN:
+            wanted.has_shut_down = True
         if reason in FINAL:
             detail = f" ({body.decode('utf-8', 'replace')})" if body else ""
             shown = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -67,6 +71,11 @@ class Redial:
 
     def next_at(self) -> float:
         return min((wanted.at for wanted in self._wanted.values()), default=math.inf)
+
+    @property
+    def has_shut_down(self) -> bool:
+        """A sender said that it shuts down, and was not reached again since."""
+        return any(wanted.has_shut_down for wanted in self._wanted.values())
 
     @property
     def is_hopeless(self) -> bool:

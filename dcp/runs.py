@@ -2,7 +2,7 @@
 
 Everything that such a root publishes lies at or below our position, and would be dropped as old, in silence. Two signs:
 
-  a run       the owner tells which run of the stream each parent is fed from (`set_run`): when all parents that are
+  a run       the owner says which run of the stream each parent is fed from (`set_run`): when all parents that are
               heard agree on another run than ours, the stream has begun again
   stranded    without runs: all parents that are heard have ended below our position for `stranded_after`, have
               advanced meanwhile, and will not reach it in as long again. They may be catching up, so this is only

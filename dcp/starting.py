@@ -18,9 +18,9 @@ from dcp.serial import MAX_POSITION
 class StartChoice:
     def __init__(self, mode: Start, position: int | None, config: Config) -> None:
         if (mode is Start.POSITION) != (position is not None):
-            raise ValueError("a position goes with Start.POSITION, and Start.POSITION with a position")
+            raise ValueError("position and Start.POSITION need each other")
         if position is not None and not 0 <= position <= MAX_POSITION:
-            raise ValueError(f"a position lies between 0 and 2**63 - 1, not at {position}")
+            raise ValueError(f"position must be in 0..2**63-1, got {position}")
         self.mode = mode
         self.position = position
         """Given by the application: no sender is asked."""

@@ -28,7 +28,7 @@ class UplinkStatistics:
     expected: int
     """Packets that the receiver got, from anybody, since the first one from this parent."""
     behind: int
-    """ANs between our position and the highest it has told of; 0 when it is level or ahead."""
+    """ANs between our position and the highest that it has reported; 0 when it is level or ahead."""
 
     @property
     def loss(self) -> float | None:
@@ -70,7 +70,7 @@ class ReceiverStatistics:
     restarts: int
     """How often the stream's numbering has begun again below our position."""
     unsent: int
-    """Acknowledgments and the like that found no room to wait for the socket; they are said again."""
+    """Acknowledgments and the like that found no room to wait for the socket; they are sent again."""
     reorder_window: float
     malformed: int
     links: tuple[UplinkStatistics, ...] = field(default=())

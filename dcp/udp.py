@@ -1,7 +1,7 @@
 """A UDP socket that moves datagrams in batches: the only file that knows the system calls.
 
 Linux can take many equal-sized datagrams to one address in one call (UDP_SEGMENT, "GSO") and hand over many that came
-together (UDP_GRO). Where the kernel lacks either the socket falls back, silently, to one call a datagram.
+together (UDP_GRO). Where the kernel lacks either the socket falls back, silently, to one call per datagram.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class UdpSocket:
         """Bind to a host and port (0: any free one). A name is looked up; IPv6 addresses are fine."""
         info = await trio.socket.getaddrinfo(address[0], address[1], type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, target = info[0]
-        # Plain, not trio's: we wait once for the socket, then drain it with no checkpoint a datagram.
+        # Plain, not trio's: we wait once for the socket, then drain it without a checkpoint per datagram.
         sock = socket.socket(family, kind, protocol)
         try:
             for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
@@ -71,12 +71,12 @@ class UdpSocket:
         """
         host, port = address[0], address[1]
         if not 0 < port < 65_536:
-            raise ValueError(f"a port lies between 1 and 65,535, not at {port}")
+            raise ValueError(f"port must be in 1..65535, got {port}")
         plain, _, scope = host.partition("%")
         try:
             ip = ipaddress.ip_address(plain)
         except ValueError:
-            raise ValueError(f"{host!r} is no IP address: look the name up first") from None
+            raise ValueError(f"{host!r} is not an IP address: resolve the name first") from None
         if self._raw.family == socket.AF_INET:
             if ip.version != 4:
                 raise ValueError(f"{host!r} can't be reached from an IPv4 socket")

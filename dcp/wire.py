@@ -12,8 +12,8 @@ Every packet without the OPEN flag belongs to a link and goes on with
     bytes 16-21  seal
 
 The checksum is keyed: it is the first two bytes of an eight-byte BLAKE2b MAC over the whole packet, under the key of
-this direction of this link; the seal is the other six. So the session is bound into every datagram, and who merely
-knows an address can neither inject nor acknowledge. Both may be switched off for a link (all zero).
+this direction of this link; the seal is the other six. So the session is bound into every datagram, and an outsider
+who merely knows an address can neither inject nor acknowledge. Both may be switched off for a link (all zero).
 A packet with the OPEN flag comes before there is a key: its checksum is the same hash without one.
 
 This file knows bytes only. What the bodies mean is in `control`; extension of ANs to 64 bits is in `serial`.
@@ -60,7 +60,7 @@ class Seal:
     __slots__ = ("_base",)
 
     def __init__(self, key: bytes) -> None:
-        # Copying a hash that has taken its key already saves one compression a packet.
+        # Copying a hash that has taken its key already saves one compression per packet.
         self._base = hashlib.blake2b(key=key, digest_size=8)
 
     def mac(self, header: bytes, body: bytes | memoryview) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig, StoreLimits
-    from dht.directory import Covers, Directory, Published, Snapshot, Watch
+    from dht.directory import CandidateQuery, Covers, Directory, Published, Snapshot, Watch
     from dht.errors import (
         DhtError,
         DirectoryUnavailable,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
+    "CandidateQuery",
     "Covers",
     "DhtError",
     "Directory",
@@ -70,7 +71,7 @@ __all__ = [
 
 _HOMES = {
     "config": ("NodeConfig", "StoreLimits"),
-    "directory": ("Covers", "Directory", "Published", "Snapshot", "Watch"),
+    "directory": ("CandidateQuery", "Covers", "Directory", "Published", "Snapshot", "Watch"),
     "errors": (
         "DhtError",
         "DirectoryUnavailable",

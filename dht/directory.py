@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +21,37 @@ if TYPE_CHECKING:
 # Whether a candidate's query covers the one that somebody wants served. `dht` knows no XPath: the caller compares
 # `record.query.text` (canonical, when short) or `record.query.hash`.
 Covers = Callable[[PeerRecord], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateQuery:
+    """Which peers of a stream are wanted: a fair sample of those with room that fit."""
+
+    below_level: int | None = None
+    """Only peers below this level; None for any."""
+    covering: Covers | None = None
+    exclude: frozenset[PeerId] = frozenset()
+    limit: int | None = None
+    """At most this many, chosen at random."""
+    repair: bool = False
+    """Slots kept for repairs count as room too."""
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 0:
+            raise ValueError(f"limit must not be negative, got {self.limit}")
+
+    def fits(self, record: PeerRecord, *, now: float) -> bool:
+        return (
+            not record.is_expired(now)
+            and not record.withdrawn
+            and (record.has_room if self.repair else record.free_slots > 0)
+            and (self.below_level is None or record.level < self.below_level)
+            and record.peer_id not in self.exclude
+            and (self.covering is None or self.covering(record))
+        )
+
+
+ANYONE = CandidateQuery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +104,13 @@ class Directory(Protocol):
     async def claimed_roots(self, stream: str) -> list[PeerRecord]:
         """Every peer that claims to be a root, of any owner; pins nothing. For roots that check before they serve."""
 
-    async def candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
-        """A fair sample of peers with room below a level: room for new children, or with `repair` for either."""
+    async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
+        """A fair sample of the peers that fit."""
 
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         """What is known without asking anybody; the same for candidates below. For a repair that cannot wait."""
 
-    def cached_candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]: ...
+    def cached_candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]: ...
 
     def forget(self, stream: str, peer_id: PeerId) -> None:
         """A peer was found dead: do not offer it again before it publishes again."""
@@ -114,31 +127,9 @@ def _content(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def choose(
-    records: Iterable[PeerRecord],
-    *,
-    now: float,
-    rng: random.Random,
-    below_level: int | None,
-    covering: Covers | None,
-    exclude: Collection[PeerId],
-    limit: int | None,
-    repair: bool,
-) -> list[PeerRecord]:
+def choose(records: Iterable[PeerRecord], query: CandidateQuery, *, now: float, rng: random.Random) -> list[PeerRecord]:
     """The records that fit, in random order, at most `limit`: no peer is favoured by where it lies in the DHT."""
-    if limit is not None and limit < 0:
-        raise ValueError("limit must not be negative")
-    fitting = [
-        record
-        for record in records
-        if not record.is_expired(now)
-        and not record.withdrawn
-        and (record.has_room if repair else record.free_slots > 0)
-        and (below_level is None or record.level < below_level)
-        and record.peer_id not in exclude
-        and (covering is None or covering(record))
-    ]
     # Sorted before the shuffle, so that the choice depends on the random numbers alone.
-    fitting.sort(key=lambda record: record.peer_id)
+    fitting = sorted((record for record in records if query.fits(record, now=now)), key=lambda record: record.peer_id)
     rng.shuffle(fitting)
-    return fitting[:limit]
+    return fitting[: query.limit]

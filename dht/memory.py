@@ -6,12 +6,12 @@ The hub is synchronous and takes the clock as a function, so a heap simulator dr
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dht.cache import without_other_owners
 from dht.config import DEFAULT_CONFIG
-from dht.directory import Covers, Published, Snapshot, choose
+from dht.directory import ANYONE, CandidateQuery, Published, Snapshot, choose
 from dht.errors import OwnerError
 from dht.pins import Pins
 from dht.record import PeerRecord, Role, check_root
@@ -123,40 +123,16 @@ class MemoryDirectory:
         check_stream_name(stream)
         return [record for record in self._others(stream) if record.role is Role.ROOT]
 
-    async def candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
-        return self.cached_candidates(
-            stream, below_level=below_level, covering=covering, exclude=exclude, limit=limit, repair=repair
-        )
+    async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
+        return self.cached_candidates(stream, query)
 
-    def cached_candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
+    def cached_candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         check_stream_name(stream)
         return choose(
             without_other_owners(self._others(stream), self._pins.owner(stream)),
+            query,
             now=self.hub.clock(),
             rng=self._rng,
-            below_level=below_level,
-            covering=covering,
-            exclude=exclude,
-            limit=limit,
-            repair=repair,
         )
 
     def forget(self, stream: str, peer_id: PeerId) -> None:
@@ -174,7 +150,7 @@ class MemoryDirectory:
         return watch
 
     def snapshot(self, stream: str, below_level: int | None) -> Snapshot:
-        candidates = self.cached_candidates(stream, below_level=below_level, repair=True)
+        candidates = self.cached_candidates(stream, CandidateQuery(below_level=below_level, repair=True))
         candidates.sort(key=lambda record: record.peer_id)
         try:
             return Snapshot(stream, tuple(self.cached_roots(stream)), tuple(candidates))

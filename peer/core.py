@@ -46,10 +46,11 @@ from peer.flow import (
 )
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
-from peer.mesh.events import Inquiry, Link, Request
+from peer.mesh.events import Inquiry, JoinTicket, LinkId
 from peer.mesh.machine import Mesh
 from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
-from peer.mesh.selection import SelectionPolicy
+from peer.mesh.placement.moves import Placement
+from peer.mesh.placement.neighbourhood import LinkQuality
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.role import Role
 from xmlswitch import Query
@@ -77,7 +78,7 @@ class PeerCore:
         *,
         rng: random.Random,
         policy: XPathPolicy | None = None,
-        selection: SelectionPolicy | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.config = config
         self.policy = policy or XPathPolicy()
@@ -118,14 +119,14 @@ class PeerCore:
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
-        self.mesh = self._new_mesh(peer_id, rng, selection)
-        self._up: dict[int, Link] = {}  # dcp's link id -> the mesh's link
-        self._down: dict[int, Link] = {}
-        self._dcp_of: dict[Link, int] = {}
+        self.mesh = self._new_mesh(peer_id, rng, placement)
+        self._up: dict[int, LinkId] = {}  # dcp's link id -> the mesh's link
+        self._down: dict[int, LinkId] = {}
+        self._dcp_of: dict[LinkId, int] = {}
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self._rng = rng
-        self._selection = selection
+        self._placement = placement
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
@@ -133,12 +134,12 @@ class PeerCore:
         self.disconnected: str | None = None
         """Why this peer gave up its parents, until `rejoin`."""
 
-    def _new_mesh(self, peer_id: PeerId, rng: random.Random, selection: SelectionPolicy | None) -> Mesh:
+    def _new_mesh(self, peer_id: PeerId, rng: random.Random, placement: Placement | None) -> Mesh:
         return Mesh(
             peer_id,
             self.config.mesh,
             rng=random.Random(rng.getrandbits(64)),
-            policy=selection,
+            placement=placement,
             observer=self,
             admits=self._admits,
             carries=self._carries,
@@ -192,7 +193,7 @@ class PeerCore:
         self.disconnected = None
         if self._flow.rung:
             self._want(self._ladder[0], now)
-        self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._selection)
+        self.mesh = self._new_mesh(self.mesh.peer_id, self._rng, self._placement)
         self._flow = JoinExperiments(self.config.flow, len(self._ladder), self._rng)
         self.start(now=now)
 
@@ -273,7 +274,7 @@ class PeerCore:
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
-    def heard_at(self, link: Link) -> float | None:
+    def heard_at(self, link: LinkId) -> float | None:
         """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
         number = self._dcp_of.get(link)
         if number is None:
@@ -288,11 +289,25 @@ class PeerCore:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
         return None if self.client is None else self.client.token
 
-    def dcp_link(self, link: Link) -> int | None:
+    def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
+        """What dcp measured on the links to parents and children (`LinkObserver`)."""
+        measured: dict[LinkId, LinkQuality] = {}
+        if self.receiver is not None:
+            for up in self.receiver.statistics(now).links:
+                if (link := self._up.get(up.link)) is not None:
+                    first_share = min(1.0, up.first_copies / up.expected) if up.expected else None
+                    measured[link] = LinkQuality(round_trip=up.round_trip, loss=up.loss, first_share=first_share)
+        if self.sender is not None:
+            for down in self.sender.statistics(now).links:
+                if (link := self._down.get(down.link)) is not None:
+                    measured[link] = LinkQuality(round_trip=down.round_trip)
+        return measured
+
+    def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""
         return self._dcp_of.get(link)
 
-    def cut_off(self, link: Link) -> int:
+    def cut_off(self, link: LinkId) -> int:
         """Packets that passed to a child unmatched, because its query would have taken too long."""
         child = self.sender.children.get(self._dcp_of.get(link, 0)) if self.sender is not None else None
         slot = child.interest.slot if child is not None and child.interest is not None else None
@@ -359,15 +374,15 @@ class PeerCore:
                 number = self.hub.add_sender(stream, address, hello, now=now)
                 self._up[number] = link
                 self._dcp_of[link] = number
-            case meshevents.AcceptLink(request, link, reply):
-                accepted = self.hub.accept(stream, request, reply, now=now)
+            case meshevents.AcceptLink(ticket, link, reply):
+                accepted = self.hub.accept(stream, ticket, reply, now=now)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)
                 else:
                     self._down[accepted] = link
                     self._dcp_of[link] = accepted
-            case meshevents.RefuseLink(request, reason, body):
-                self.hub.refuse(stream, request, REASON_BASE + reason, body)
+            case meshevents.RefuseLink(ticket, reason, body):
+                self.hub.refuse(stream, ticket, REASON_BASE + reason, body)
             case meshevents.SendMessage(links, body):
                 for link in links:
                     self._send(link, body)
@@ -379,7 +394,7 @@ class PeerCore:
             case _:
                 self._events.append(effect)
 
-    def _send(self, link: Link, body: bytes) -> None:
+    def _send(self, link: LinkId, body: bytes) -> None:
         number = self._dcp_of.get(link)
         if number is None:
             return
@@ -388,7 +403,7 @@ class PeerCore:
         elif self.sender is not None:
             self.sender.send_message(number, body)
 
-    def _close(self, link: Link, reason: int) -> None:
+    def _close(self, link: LinkId, reason: int) -> None:
         number = self._dcp_of.pop(link, None)
         if number is None:
             return
@@ -401,7 +416,7 @@ class PeerCore:
         mesh = self.mesh
         match event:
             case dcp_events.OpeningReceived(_, ticket, address, query, hello):
-                mesh.receive_join(Request(ticket), address[:2], hello, now=now, query=query)
+                mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
             case dcp_events.LinkOpened(_, number, _, reply):
                 if (link := self._up.get(number)) is not None:
                     mesh.link_opened(link, reply, now=now)
@@ -445,13 +460,13 @@ class PeerCore:
             case dcp_events.ChildOpened():
                 pass
 
-    def _forget(self, table: dict[int, Link], number: int) -> Link | None:
+    def _forget(self, table: dict[int, LinkId], number: int) -> LinkId | None:
         link = table.pop(number, None)
         if link is not None:
             self._dcp_of.pop(link, None)
         return link
 
-    def _refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+    def _refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         if reason == Reason.TIMED_OUT:
             self.mesh.open_timed_out(link, now=now)
         elif reason >= REASON_BASE:
@@ -459,7 +474,7 @@ class PeerCore:
         else:
             self.mesh.link_refused(link, _REFUSALS.get(reason, RefuseReason.POLICY), b"", now=now)
 
-    def _ended(self, link: Link, reason: int, now: float) -> None:
+    def _ended(self, link: LinkId, reason: int, now: float) -> None:
         if reason >= REASON_BASE:
             self.mesh.link_closed(link, reason - REASON_BASE, now=now)
         else:

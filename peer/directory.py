@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING
 from dcp import EVERYTHING
 from peer.errors import PeerError
 from peer.mesh.candidates import CandidateRecord
-from peer.mesh.messages import PeerId
+from peer.mesh.messages import UNPLACED, PeerId
 from peer.options import PeerOptions
 from peer.queries import NOTHING, token_of
 from peer.role import Role
 from xmlswitch import MalformedQuery, Query, QueryError
 
 if TYPE_CHECKING:
-    from dht import Grant, Identity, PeerRecord
+    from dht import CandidateQuery, Grant, Identity, PeerRecord
+    from peer.mesh.events import CandidatesWanted
 
+MAX_FOUND = 64
+"""Candidates taken from one look-up: more than the mesh asks for, since some will be full or gone."""
 OWN_GRANT_LIFETIME = 30 * 86_400.0
 """A root that holds the owner's key vouches for itself for so long; it does so anew at every start."""
+
+
+def query_of(wanted: CandidatesWanted) -> CandidateQuery:
+    """The mesh's question in the directory's terms."""
+    from dht import CandidateQuery
+
+    below = None if wanted.below_level >= UNPLACED else wanted.below_level
+    return CandidateQuery(below_level=below, limit=MAX_FOUND, repair=wanted.for_repair)
 
 
 def candidate_of(record: PeerRecord) -> CandidateRecord:

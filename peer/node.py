@@ -28,15 +28,16 @@ from dcp.links.link import Address
 from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
 from peer.core import PeerCore, PeerEvent
-from peer.directory import candidate_of, grant_of
+from peer.directory import candidate_of, grant_of, query_of
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers, numbers_of
 from peer.flow import FlowEvent, in_words
 from peer.listeners import Listeners
 from peer.mesh import events as meshevents
+from peer.mesh.hostport import HostPort
 from peer.mesh.messages import PeerId
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
-from peer.options import HostPort, PeerOptions, default_listen, selection_policy
+from peer.options import PeerOptions, default_listen, placement_named
 from peer.own_record import own_record, public_address
 from peer.ownership import checked_owner, owner_check, owner_problem
 from peer.queries import XPathPolicy
@@ -82,7 +83,7 @@ class Peer:
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._compressor, clock=time.perf_counter),
-            selection=selection_policy(options.selection),
+            placement=placement_named(options.selection),
         )
         self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
         self.directory: TrioDirectory | None = None
@@ -387,15 +388,15 @@ class Peer:
             wanted = self._lookup_wanted
             if wanted is None:
                 continue
-            below = None if wanted.below_level >= 0xFFFF_FFFF else wanted.below_level
+            query = query_of(wanted)
             began, ended = time.perf_counter(), "unavailable"
             try:
-                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, below_level=below)])
+                self._found([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
                 await self._meet_somebody(directory)
                 began = time.perf_counter()
                 roots = await directory.roots(stream)
                 self._found(roots)
-                others = await directory.candidates(stream, below_level=below, limit=64, repair=wanted.for_repair)
+                others = await directory.candidates(stream, query)
                 self._found(others)
                 ended = "found" if roots or others else "nothing"
             except OwnerError as error:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from peer.mesh.config import MAX_PARENTS
+from peer.mesh.hostport import HostPort
 from peer.optionspec import address, binding, file_bytes, option, path, whole
 from peer.role import Role
 
@@ -21,14 +23,16 @@ if TYPE_CHECKING:
     from peer.coreconfig import CoreConfig
     from peer.flow import FlowConfig
     from peer.mesh.config import MeshConfig
-    from peer.mesh.selection import SelectionPolicy
-
-HostPort = tuple[str, int]
+    from peer.mesh.placement.moves import Placement
 
 DEFAULT_CAPACITY = 6
 MAX_CAPACITY = 4_096
 """Children. Each costs a link's buffers and a share of the work per packet; records and messages count in 16 bits."""
-SELECTIONS = ("scored", "walk")
+PLACEMENTS = {
+    "scored": "peer.mesh.placement.scored:ScoredPlacement",
+    "walk": "peer.mesh.placement.walk:WalkPlacement",
+}
+"""How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""
 NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 
@@ -143,7 +147,7 @@ class PeerOptions:
         "scored",
         "how parents are chosen: scored, or walk (from the roots down, past those that are full)",
         of=_JOINS,
-        choices=SELECTIONS,
+        choices=tuple(PLACEMENTS),
     )
     query: str | None = option(None, "XPath: receive only packets that match", of=_JOINS, metavar="XPATH")
     namespaces: Mapping[str, str] = option(
@@ -236,7 +240,7 @@ class PeerOptions:
 
     def __post_init__(self) -> None:
         for name, value, known in (
-            ("selection", self.selection, SELECTIONS),
+            ("selection", self.selection, PLACEMENTS),
             ("network", self.network, NETWORKS),
             ("compress", self.compress, COMPRESSIONS),
         ):
@@ -311,10 +315,10 @@ class PeerOptions:
         )
 
 
-def selection_policy(name: str) -> SelectionPolicy:
-    from peer.mesh.selection import RootWalk, ScoredSelection
-
-    return RootWalk() if name == "walk" else ScoredSelection()
+def placement_named(name: str) -> Placement:
+    module, _, kind = PLACEMENTS[name].partition(":")
+    placement: Placement = getattr(import_module(module), kind)()
+    return placement
 
 
 def start_of(start: str | int) -> tuple[Start, int | None]:

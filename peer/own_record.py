@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dcp import EVERYTHING
-from peer.options import HostPort
+from peer.mesh.hostport import HostPort
 from peer.role import Role
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ["asdi", "dcp", "xmlswitch", "dht", "peer", "pipeline", "demo", "bench"]
 # "peer.cli.join:join" or "peer.api" in a table of lazy imports.
-_MODULE_NAME = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.[a-z_0-9]+)+)(?::[a-z_]+)?")
+_MODULE_NAME = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.[a-z_0-9]+)+)(?::[A-Za-z_]+)?")
 
 
 def name_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Proof that an address can be reached, at no cost to the side that asks for it.
 
-A cookie is a MAC over the address and the minute, under a secret of this process. Who echoes it has received what was
-sent to that address: nobody can aim a stream at a victim. Nothing is remembered until then.
+A cookie is a MAC over the address and the minute, under a secret of this process. A peer that echoes it has received
+what was sent to that address: nobody can aim a stream at a victim. Nothing is remembered until then.
 """
 
 from __future__ import annotations

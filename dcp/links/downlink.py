@@ -1,8 +1,8 @@
 """The link to one child: which datagram goes out next.
 
 Theory of operation. The peer has one log; a child has a *cursor* into it (`child`) and nothing else that grows with the
-stream. `next_datagram` is pulled, one datagram at a time, by whoever has room on the socket: so a child that is slow
-keeps its cursor back and delays nobody. In the order in which they are served:
+stream. `next_datagram` is pulled, one datagram at a time, when there is room on the socket: so a slow child keeps its
+cursor back and delays nobody. In the order in which they are served:
 
   outbox     answers and control messages, small and few
   fragments  the rest of a large packet of which the first piece has gone out

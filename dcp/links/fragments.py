@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dcp.control import MAX_FRAGMENT_RANGES, Fragment, Range
 
-# A mebibyte in the smallest datagrams, every second one lost, leaves about a thousand. More is no network's doing.
+# A mebibyte in the smallest datagrams, every second one lost, leaves about a thousand. No network causes more.
 MAX_MISSING_RANGES = 4_096
 # Packets whose pieces are kept apart by sender.
 MAX_SEPARATE = 64

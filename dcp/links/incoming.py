@@ -92,7 +92,7 @@ class Incoming:
         until, packets = self._framing.read_data(flags, prev, an, data[wire.BODY_AT :])
         epoch = intake.change.extend(data[0] & 15)
         if epoch is None:
-            self._replies.tell_epoch(link, now)
+            self._replies.announce_epoch(link, now)
         else:
             intake.hear(Claim(link.parent, epoch, prev, until, packets), now)
         if flags & wire.ACK_REQUEST:
@@ -109,7 +109,7 @@ class Incoming:
         packets = self._framing.read_bundle(data, prev, an)
         epoch = intake.change.extend(data[0] & 15)
         if epoch is None:
-            self._replies.tell_epoch(link, now)
+            self._replies.announce_epoch(link, now)
         else:
             intake.hear(Claim(link.parent, epoch, prev, an, packets), now)
         if flags & wire.ACK_REQUEST:
@@ -119,7 +119,7 @@ class Incoming:
         link.hear_times(keep_alive.times, now)
         parent = link.parent
         if self._intake.position is None:
-            parent.tell_position(keep_alive.highest, now)
+            parent.report_head(keep_alive.highest, now)
             if keep_alive.start and parent.start is None:
                 parent.start = keep_alive.previous
                 self._start_proposed(now)
@@ -155,7 +155,7 @@ class Incoming:
         epoch = intake.change.extend(data[0] & 15)
         if not intake.believes(parent, an, now, is_packet=True):
             return
-        parent.tell_position(an, now)
+        parent.report_head(an, now)
         if epoch is not None and an > intake.position:
             whole = self._assembler.add(epoch, prev, an, fragment, link.id)
             if whole is not None:

@@ -69,7 +69,7 @@ class LossWatch:
         return count
 
     def advanced(self, position: int, now: float) -> None:
-        """The position rose: learn from how the gap closed, and start anew."""
+        """The position rose: learn from how the gap closed, and start over."""
         if self.missing_since is not None:
             if self._nacks_here == 0 or now - self.nacked_at < 0.5 * self._fastest_rtt():
                 self._reordering.sample(now - self.missing_since)  # too soon for an answer to a NACK: it was only late

@@ -104,16 +104,16 @@ class Replies:
         for link in self._uplinks.up():
             self.request(link, now)
 
-    def tell_epoch(self, link: Uplink, now: float) -> None:
+    def announce_epoch(self, link: Uplink, now: float) -> None:
         """It speaks of an epoch that is not ours: say which is."""
         parent = link.parent
-        if parent.confirmed_epoch == self._intake.change.epoch and now - parent.query_told_at > 2 * link.rtt.smoothed:
-            parent.query_told_at = now
+        if parent.confirmed_epoch == self._intake.change.epoch and now - parent.query_sent_at > 2 * link.rtt.smoothed:
+            parent.query_sent_at = now
             self.request(link, now)
 
     def prepare(self, step: Step, now: float) -> None:
         for parent, epoch, query in step.prepare:
-            parent.query_told_at = now
+            parent.query_sent_at = now
             link = self._uplinks.by_id.get(parent.link.id)
             if link is not None:
                 body = control.encode_prepare(control.Prepare(epoch, query))

@@ -24,7 +24,7 @@ class Uplink(Link):
         """When the opening is sent again."""
         self.requests = 0
         self.confirm_at: float | None = None
-        """When it is told again where we start, unless it has sent something by then."""
+        """When we say again where we start, unless it has sent something by then."""
 
     @property
     def up(self) -> bool:

@@ -1,7 +1,7 @@
 """How much may be under way to one child, and how fast history may go.
 
 Loss on a mesh link is as often noise as congestion, and the live stream is slow beside the link. So the window never
-falls below `min_window`: above that it grows with acknowledgments and shrinks on loss, at most once a round trip.
+falls below `min_window`: above that it grows with acknowledgments and shrinks on loss, at most once per round trip.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SendWindow:
             self.packets -= packets
         self.bytes -= freed
         if freed:
-            # Doubling a round trip up to where loss began, then about one datagram a round trip.
+            # Doubling per round trip up to where loss began, then about one datagram per round trip.
             grow = freed if self.size < self._threshold else max(1, 1_400 * freed // self.size)
             self.size = min(self.size + grow, self._config.max_window)
 
@@ -79,7 +79,7 @@ class SendWindow:
         self._threshold = self.size
 
     def reset(self) -> None:
-        """The child's position was set anew: what was sent before no longer counts as under way."""
+        """The child was repositioned: what was sent before no longer counts as under way."""
         self._flight.clear()
         self.bytes = 0
         self.packets = 0
@@ -105,5 +105,5 @@ class Pacer:
         self._tokens -= size
 
     def ready_at(self, now: float, rate: float) -> float:
-        """Asked later, it is no later: the time counts from when the tokens did."""
+        """The same answer however often it is asked: the time counts from when the tokens did."""
         return (now if self._at is None else self._at) + max(0.0, 1 - self._tokens) / rate

@@ -1,6 +1,6 @@
 """Virtual time: calls in the order of their times, and equal times in the order in which they were planned.
 
-Nothing depends on a scheduler, so a run repeats exactly. Whoever simulates something builds on this.
+Nothing depends on a scheduler, so a run repeats exactly. Simulations build on this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a direction of a network does to datagrams, as numbers; the dice are thrown here and nowhere else."""
+"""What a direction of a network does to datagrams, as numbers; randomness is used here and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """One direction between two addresses. Times in seconds, rates in bytes a second, the rest probabilities."""
+    """One direction between two addresses. Times in seconds, rates in bytes per second, the rest probabilities."""
 
     delay: float = 0.01
     jitter: float = 0.0
     """Uniform, on top of the delay. More than the spacing of packets reorders them."""
     loss: float = 0.0
     burst_enter: float = 0.0
-    """Chance, a datagram, to fall into a burst in which everything is lost (Gilbert and Elliott's model)."""
+    """Chance, per datagram, to fall into a burst in which everything is lost (Gilbert and Elliott's model)."""
     burst_leave: float = 0.25
     reorder: float = 0.0
     """Chance that a datagram is held back by up to `reorder_delay`."""
@@ -24,13 +24,13 @@ class Conditions:
     corrupt: float = 0.0
     """Chance that one byte arrives changed."""
     rate: float | None = None
-    """Bytes a second; what does not fit waits in a queue of at most `queue_bytes`, then is dropped."""
+    """Bytes per second; what does not fit waits in a queue of at most `queue_bytes`, then is dropped."""
     queue_bytes: int = 64 << 10
 
     def __post_init__(self) -> None:
         for name in ("loss", "burst_enter", "burst_leave", "reorder", "duplicate", "corrupt"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is a probability, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be a probability, got {getattr(self, name)!r}")
 
 
 class Path:

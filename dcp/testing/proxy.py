@@ -128,7 +128,7 @@ class LossyProxy:
         )
 
     async def wait_settled(self, *, to_server: int = 0, to_client: int = 0) -> ProxyStatistics:
-        """Until it has decided about so many datagrams a direction since it began, and none is on its way."""
+        """Until it has decided about this many datagrams in each direction since it began, and none is on its way."""
         while True:
             counts = self.statistics()
             there, back = counts.to_server, counts.to_client
@@ -249,7 +249,7 @@ async def open_proxy(
 
 
 def _bound(family: socket.AddressFamily | int, host: str) -> socket.socket:
-    # Plain, not trio's: we wait once for the socket, then drain it with no checkpoint a datagram.
+    # Plain, not trio's: we wait once for the socket, then drain it without a checkpoint per datagram.
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setblocking(False)
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):

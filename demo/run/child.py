@@ -23,12 +23,13 @@ import trio
 from dcp import Config, Gap, Packet, QuerySwitched, Start, Started
 from dcp.stats import DownlinkStatistics
 from demo.run.channel import Channel
-from demo.run.faults import FaultySocket, HostPort, Weather
+from demo.run.faults import FaultySocket, Weather
 from demo.run.feed import FeedPlan
 from demo.run.lifeline import die_with_parent
 from dht import DirectoryOptions, Identity, id_text, open_directory
 from dht.addresses import endpoint_text
 from peer.errors import Overrun
+from peer.mesh.hostport import HostPort
 from peer.node import Peer, open_peer
 from peer.observe.statistics import Statistics
 from peer.options import PeerOptions

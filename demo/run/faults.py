@@ -19,11 +19,11 @@ import trio
 from dcp.links.link import Address
 from dcp.testing.conditions import Conditions, Path
 from dcp.udp import UdpSocket
+from peer.mesh.hostport import HostPort
 
 MAX_DELAY = 5.0
 MAX_HELD = 50_000
 """Datagrams on their way at once; beyond it they are lost, as in any full queue."""
-HostPort = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

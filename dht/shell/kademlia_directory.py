@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dht.cache import RecordCache
-from dht.directory import Covers, Published, Snapshot, choose
+from dht.directory import ANYONE, CandidateQuery, Published, Snapshot, choose
 from dht.errors import DhtError, DirectoryUnavailable
 from dht.keys import MAX_SHARD_DEPTH, SHARD_BITS, buckets_below, candidates_key, random_shard, roots_key
 from dht.pins import Pins
@@ -64,28 +64,17 @@ class KademliaDirectory:
             self._check_answers([result])
         return claimed
 
-    async def candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
+    async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         check_stream_name(stream)
-        buckets = buckets_below(below_level)
+        buckets = buckets_below(query.below_level)
         if not buckets:
             return []
-        enough = limit if limit is not None else _ENOUGH_CANDIDATES
+        enough = query.limit if query.limit is not None else _ENOUGH_CANDIDATES
         for _ in range(_MAX_ROUNDS):
             results = await asyncio.gather(*(self._read_bucket(stream, bucket) for bucket in buckets))
             for result in results:
                 self._learn(stream, result)
-            chosen = self.cached_candidates(
-                stream, below_level=below_level, covering=covering, exclude=exclude, limit=limit, repair=repair
-            )
+            chosen = self.cached_candidates(stream, query)
             if len(chosen) >= enough or not any(result.is_full for result in results):
                 break
         if not chosen:
@@ -95,26 +84,13 @@ class KademliaDirectory:
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         return self.cache.roots(check_stream_name(stream), now=self.node.clock())
 
-    def cached_candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
+    def cached_candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         now = self.node.clock()
         return choose(
             self.cache.peers(check_stream_name(stream), now=now),
+            query,
             now=now,
             rng=self.node.rng,
-            below_level=below_level,
-            covering=covering,
-            exclude=exclude,
-            limit=limit,
-            repair=repair,
         )
 
     def watch(
@@ -128,7 +104,7 @@ class KademliaDirectory:
         self.cache.forget(stream, peer_id)
 
     def snapshot(self, stream: str, below_level: int | None) -> Snapshot:
-        candidates = self.cached_candidates(stream, below_level=below_level, repair=True)
+        candidates = self.cached_candidates(stream, CandidateQuery(below_level=below_level, repair=True))
         candidates.sort(key=lambda record: record.peer_id)
         roots, problem = self.cache.trusted_roots(stream, now=self.node.clock())
         return Snapshot(stream, tuple(roots), tuple(candidates), problem)
@@ -175,6 +151,7 @@ class KademliaWatch:
     ) -> None:
         self._directory, self._stream = directory, stream
         self._callback, self._below_level = callback, below_level
+        self._query = CandidateQuery(below_level=below_level, repair=True)
         self._task = directory.node.loop.create_task(self._run())
 
     def close(self) -> None:
@@ -188,7 +165,7 @@ class KademliaWatch:
             problem: DhtError | None = None
             try:
                 await directory.roots(self._stream)
-                await directory.candidates(self._stream, below_level=self._below_level, repair=True)
+                await directory.candidates(self._stream, self._query)
             except DhtError as exc:
                 problem = exc
             snapshot = directory.snapshot(self._stream, self._below_level)

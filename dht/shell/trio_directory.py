@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio_asyncio  # type: ignore[import-untyped]  # it has no types
 
+from dht.directory import ANYONE, CandidateQuery
 from dht.shell.service import DirectoryOptions, DirectoryService
 
 if TYPE_CHECKING:
-    from dht.directory import Covers, Published, Snapshot, Watch
+    from dht.directory import Published, Snapshot, Watch
     from dht.identity import Identity
     from dht.ids import PeerId
     from dht.record import Address, PeerRecord
@@ -84,38 +85,16 @@ class TrioDirectory:
             roots: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.claimed_roots)(stream)
         return roots
 
-    async def candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
+    async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         with self._in_loop():
-            chosen: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.candidates)(
-                stream, below_level=below_level, covering=covering, exclude=exclude, limit=limit, repair=repair
-            )
+            chosen: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.candidates)(stream, query)
         return chosen
 
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         return self._directory.cached_roots(stream)
 
-    def cached_candidates(
-        self,
-        stream: str,
-        *,
-        below_level: int | None = None,
-        covering: Covers | None = None,
-        exclude: Collection[PeerId] = (),
-        limit: int | None = None,
-        repair: bool = False,
-    ) -> list[PeerRecord]:
-        return self._directory.cached_candidates(
-            stream, below_level=below_level, covering=covering, exclude=exclude, limit=limit, repair=repair
-        )
+    def cached_candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
+        return self._directory.cached_candidates(stream, query)
 
     def watch(self, stream: str, callback: Callable[[Snapshot], None], *, below_level: int | None = None) -> Watch:
         with self._in_loop():

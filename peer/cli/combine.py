@@ -19,9 +19,7 @@ def combine(settings: Settings) -> int:
         raise CliError(f"give --source 1 to {MAX_SOURCES} times, not {len(sources)} times", ExitCode.USAGE)
     names = [source.stream.partition(".")[0] for source in sources]
     if len(set(names)) != len(names):
-        raise CliError(
-            "two sources have the same name, so their sub-streams would be too", ExitCode.USAGE
-        )
+        raise CliError("two sources have the same name, so their sub-streams would be too", ExitCode.USAGE)
     check_owner(settings)
     options = peer_options(settings, Role.ROUTER)
 

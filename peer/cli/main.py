@@ -80,6 +80,16 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
 }
 
+_PIPE = {
+    "send": ("send standard input to its receivers", "capture | skymesh pipe send --name video --listen :4700"),
+    "receive": (
+        "write what several senders send to standard output",
+        "skymesh pipe receive --name video --sender 192.0.2.1:4700 --sender 192.0.2.2:4700 | player",
+    ),
+}
+# Commands of two words.
+_PAIRS = ("query check", *(f"pipe {action}" for action in _PIPE))
+
 
 class _Parser(argparse.ArgumentParser):
     """A wrong call is one sentence, as every other fault is; the usage is a page."""
@@ -108,6 +118,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         if name == "replay":
             command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
     _add_query(commands, fill=only in (None, "query"))
+    _add_pipe(commands, fill=only in (None, "pipe"))
     _add_config(commands)
     completion = commands.add_parser(
         "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
@@ -142,6 +153,22 @@ def _add_query(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> 
         _fill(check, "query check")
 
 
+def _add_pipe(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> None:
+    pipe = commands.add_parser("pipe", help="carry bytes from standard input to standard output, over several senders")
+    actions = pipe.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for action, (summary, example) in _PIPE.items():
+        parser = actions.add_parser(
+            action,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog="Needs no mesh and no DHT. Senders that are given the same bytes back each other up.\n\n"
+            f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if fill:
+            _fill(parser, f"pipe {action}")
+
+
 def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
     config = commands.add_parser("config", help="show settings and where they come from")
     actions = config.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -150,8 +177,8 @@ def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="every setting, its value and its origin",
         description="Flags go before PEER_* variables, those before the TOML file, that before the defaults.",
     )
-    show.add_argument("of", nargs="?", default="join", choices=sorted([*_COMMANDS, "query check"]), metavar="COMMAND",
-                      help="whose settings: join (default), root, status, bridge, record, replay, combine")  # fmt: skip
+    show.add_argument("of", nargs="?", default="join", choices=sorted([*_COMMANDS, *_PAIRS]), metavar="COMMAND",
+                      help="whose settings (default: join)")  # fmt: skip
     show.add_argument("--config", metavar="FILE", help="TOML file with settings")
     show.add_argument("--json", action="store_true", help="as JSON")
 
@@ -175,6 +202,11 @@ def main(argv: Sequence[str]) -> int:
             return ExitCode.OK
         case "man":
             return _print_manual(parser, arguments.of)
+        case "pipe":
+            from peer.cli import pipe
+
+            action = pipe.send if arguments.action == "send" else pipe.receive
+            return action(_settings(f"pipe {arguments.action}", arguments))
         case "query":
             from peer.cli.query import check
 

@@ -74,6 +74,7 @@ _JSON = Setting("json", "print one JSON document", default=False, is_switch=True
 _FORMAT = Setting("format", "what to write to stdout: xml, jsonl, raw, none", default="xml", choices=FORMATS)
 _COUNT = Setting("count", "stop after N packets", _positive, metavar="N")
 _TIMEOUT = Setting("timeout", "stop after this many seconds", decimal, metavar="SECONDS")
+_PIPE_NAME = Setting("name", "the name of the byte stream", default="bytes", metavar="NAME")
 
 _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
     "join": (
@@ -139,6 +140,21 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         Setting("namespace", "bind a namespace prefix (repeatable)", binding, metavar="P=URI", many=True),
         Setting("sample", "XML documents to try it on, back to back; - is stdin", metavar="FILE"),
         _JSON,
+    ),
+    "pipe send": (
+        _PIPE_NAME,
+        Setting("listen", "UDP address to send from; `:0` opens it to the network", address, metavar="HOST:PORT",
+                default_text="this host only"),
+        Setting("receivers", "wait for N receivers before reading standard input", _positive, 1, "N"),
+        *_LOGS,
+    ),
+    "pipe receive": (
+        _PIPE_NAME,
+        Setting("sender", "a sender of the stream (repeatable: all of them must be given the same bytes)", address,
+                metavar="HOST:PORT", many=True),
+        Setting("listen", "UDP address to receive on", address, metavar="HOST:PORT",
+                default_text="this host only, or every interface when a sender is elsewhere"),
+        *_LOGS,
     ),
     "combine": (
         Setting("source",

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
 from peer.mesh.children import Child, ChildTable
+from peer.mesh.hostport import HostPort
 from peer.mesh.membership import Membership
-from peer.mesh.messages import Address, CloseReason, Join, RefuseReason
+from peer.mesh.messages import CloseReason, Join, RefuseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peer.mesh.parents import ParentTable
-    from peer.mesh.state import Standing
+    from peer.mesh.placement.moves import Placement
+    from peer.mesh.state import MeshState
+    from peer.mesh.surroundings import Surroundings
 
 NOT_OPEN = frozenset({Membership.IDLE, Membership.LEAVING, Membership.LEFT})
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A join is accepted, after this child's link is closed: its own earlier one, or that of a child that can move."""
+
+    closes: Child | None = None
+    reason: CloseReason = CloseReason.REPLACED
 
 
 class Admission:
     def __init__(
         self,
-        standing: Standing,
+        own: MeshState,
         parents: ParentTable,
         children: ChildTable,
         *,
-        admits: Callable[[Address], bool],
+        placement: Placement,
+        surroundings: Surroundings,
+        admits: Callable[[HostPort], bool],
         carries: Callable[[bytes], bool],
     ) -> None:
-        self._own, self._parents, self._children = standing, parents, children
+        self._placement, self._surroundings = placement, surroundings
+        self._own, self._parents, self._children = own, parents, children
         self._admits, self._carries = admits, carries
-        rate = standing.config.max_joins_per_second
+        rate = own.config.max_joins_per_second
         self._limit = HostBuckets(rate, max(1.0, rate / 2))  # or one host could use up everybody's joins
 
-    def why_refuse(
-        self, join: Join, address: Address, *, query: bytes, rooted: bool, now: float
-    ) -> RefuseReason | None:
-        """The first reason that applies, or None to accept."""
+    def judge(
+        self, join: Join, address: HostPort, *, query: bytes, rooted: bool, now: float
+    ) -> RefuseReason | Admitted:
+        """The first reason to refuse that applies, or what has to be done to accept."""
         own = self._own
         if own.state in NOT_OPEN:
             return RefuseReason.SHUTTING_DOWN
@@ -53,24 +68,9 @@ class Admission:
         earlier = self._children.of(join.peer_id, address)
         if earlier is not None:
             is_old = earlier.run == join.run and join.number <= earlier.number
-            return RefuseReason.STALE if is_old else None
-        if self._children.room_for(join) or self._to_move(join, address) is not None:
-            return None
-        return RefuseReason.FULL
-
-    def to_close_first(self, join: Join, address: Address) -> tuple[Child, CloseReason] | None:
-        """Whose link must go so that this accepted join has a slot: its own earlier one, or a child that can move."""
-        earlier = self._children.of(join.peer_id, address)
-        if earlier is not None:
-            return earlier, CloseReason.REPLACED
+            return RefuseReason.STALE if is_old else Admitted(earlier, CloseReason.REPLACED)
         if self._children.room_for(join):
-            return None
-        movable = self._to_move(join, address)
-        return None if movable is None else (movable, CloseReason.MAKE_ROOM)
-
-    def _to_move(self, join: Join, address: Address) -> Child | None:
-        """Who gives up its slot for this join: a child of a host that has more than its share, or for a repair."""
-        movable = self._children.crowding(address)
-        if movable is None and self._own.config.makes_room and join.has_children:
-            movable = self._children.movable(join, address)
-        return movable
+            return Admitted()
+        move = self._placement.room(self._surroundings.at(now), join, address)
+        evicted = None if move is None else self._children.links.get(move.child)
+        return RefuseReason.FULL if evicted is None else Admitted(evicted, CloseReason.MAKE_ROOM)

@@ -10,17 +10,17 @@ from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
     from peer.mesh.messages import State
-    from peer.mesh.state import Standing
+    from peer.mesh.state import MeshState
 
 SERVING = frozenset({Membership.ROOT, Membership.STEADY, Membership.DEGRADED})
 SILENT = frozenset({Membership.IDLE, Membership.LEAVING, Membership.LEFT})
 
 
-class Publishing:
+class Advertising:
     """Only peers with room are listed, and roots always: the walk finds their children through them."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._own = standing
+    def __init__(self, own: MeshState) -> None:
+        self._own = own
         self._published_at = float("-inf")
         self._is_published = False
 

@@ -1,7 +1,7 @@
 """Peers that might be parents: the warm cache from which a repair starts at once.
 
 It is fed by the directory (signed records), by referrals in refusals and by Children answers (hearsay), and by our own
-experience (refusals, time-outs, measured round trips). It decides nothing: choosing is `selection.py`.
+experience (refusals, time-outs, measured round trips). It decides nothing: choosing is `placement`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
-from peer.mesh.messages import MAX_LEVEL, Address, PeerAt, PeerId, RefuseReason
+from peer.mesh.hostport import HostPort
+from peer.mesh.messages import MAX_LEVEL, PeerAt, PeerId, RefuseReason
 
 AVOIDANCE: dict[RefuseReason, float] = {
     RefuseReason.FULL: 2.0,  # about how long a record says the old number of free slots
@@ -42,7 +43,7 @@ class CandidateRecord:
     """A peer's own word about itself, from the directory."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
     hops: int
     load: float
@@ -64,7 +65,7 @@ class Candidate:
     """One peer in the cache; `hops`, `load` and the rest are guesses when it is known from hearsay only."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
     hops: int
     load: float

@@ -6,27 +6,26 @@ hold a link to us: that is what lets a level rise (R4).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from dcp.admission import network_of
-from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Address, Join, PeerAt, PeerId, Report
+from peer.mesh.hostport import HostPort
+from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Join, PeerAt, PeerId, Report
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
-    from peer.mesh.events import Link
+    from peer.mesh.events import LinkId
 
 NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class Child:
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     run: int
     number: int
     query: bytes
@@ -35,11 +34,15 @@ class Child:
     """It has said something, so it holds the link; before, our Accept may have been lost."""
     report: Report | None = None
 
+    @property
+    def is_childless(self) -> bool:
+        return self.report is not None and self.report.children == 0
+
 
 class ChildTable:
     def __init__(self, config: MeshConfig) -> None:
         self._config = config
-        self.links: dict[Link, Child] = {}
+        self.links: dict[LinkId, Child] = {}
 
     def __len__(self) -> int:
         return len(self.links)
@@ -57,9 +60,7 @@ class ChildTable:
         """What a record promises to repairs: free slots, and those of childless children that have another parent."""
         movable = 0
         if self._config.makes_room:
-            movable = sum(
-                _is_childless(c) and c.report is not None and c.report.parents > 1 for c in self.links.values()
-            )
+            movable = sum(c.is_childless and c.report is not None and c.report.parents > 1 for c in self.links.values())
         return self.free_for_repair + movable
 
     def room_for(self, join: Join) -> bool:
@@ -68,7 +69,7 @@ class ChildTable:
     def peer_ids(self) -> set[PeerId]:
         return {c.peer_id for c in self.links.values()}
 
-    def of(self, peer_id: PeerId, address: Address) -> Child | None:
+    def of(self, peer_id: PeerId, address: HostPort) -> Child | None:
         """The link this very peer already has. Only with the same address, which dcp has proved: a peer id in a hello
         is a mere claim, and must not cut another's link."""
         for child in self.links.values():
@@ -76,7 +77,7 @@ class ChildTable:
                 return child
         return None
 
-    def add(self, link: Link, join: Join, address: Address, *, query: bytes, now: float) -> Child:
+    def add(self, link: LinkId, join: Join, address: HostPort, *, query: bytes, now: float) -> Child:
         child = Child(link, join.peer_id, address, join.run, join.number, query, heard_at=now)
         self.links[link] = child
         return child
@@ -85,7 +86,7 @@ class ChildTable:
         child.heard_at = now
         child.is_confirmed = True
 
-    def silent(self, now: float, heard_at: Callable[[Link], float | None]) -> tuple[list[Child], float]:
+    def silent(self, now: float, heard_at: Callable[[LinkId], float | None]) -> tuple[list[Child], float]:
         """Those whose slot is free again, and when to look next."""
         gone = []
         next_at = NEVER
@@ -105,42 +106,6 @@ class ChildTable:
         earliest = now - self._config.child_timeout + self._config.confirm_timeout
         for child in self.links.values():
             child.heard_at = max(child.heard_at, earliest)
-
-    def _slots_by_host(self) -> Counter[bytes]:
-        return Counter(network_of(c.address[0]) for c in self.links.values())
-
-    def movable(self, join: Join, address: Address) -> Child | None:
-        """Whom to send elsewhere for the sake of a repair, or None.
-
-        Only a child that keeps more parents than the joiner has, and that finds a new place more easily: one without
-        children (it can go anywhere), else one at a higher level than the joiner. A moved child may make another move,
-        but levels rise along such a chain, so it ends.
-
-        That a joiner has children is only its word, and costs nothing to say. So it never moves a child whose host
-        holds no more slots here than the joiner's own: one host gains at most one slot by it, however often it asks.
-        """
-        held = self._slots_by_host()
-        own = held[network_of(address[0])]
-        able = [
-            c
-            for c in self.links.values()
-            if held[network_of(c.address[0])] > own
-            and c.report is not None
-            and not c.report.is_leaving
-            and c.report.parents > max(1, join.parents)
-            and (c.report.children == 0 or c.report.level > join.level)
-        ]
-        return max(able, key=lambda c: (_is_childless(c), c.report.level if c.report else 0, c.link), default=None)
-
-    def crowding(self, address: Address) -> Child | None:
-        """When all slots are taken: the newest child of the host that holds most of them, if that is more than a host's
-        share, and more than the newcomer's host would have. So a host that opens many links competes with itself.
-        """
-        held = self._slots_by_host()
-        most, count = max(held.items(), key=lambda item: item[1], default=(b"", 0))
-        if count <= max(self._config.host_share, held[network_of(address[0])] + 1):
-            return None
-        return max((c for c in self.links.values() if network_of(c.address[0]) == most), key=lambda c: c.link)
 
     def referrals(self, join: Join, rng: Random) -> tuple[PeerAt, ...]:
         """Up to four children with room that are below the joiner, in random order."""
@@ -163,7 +128,3 @@ class ChildTable:
             if c.report is not None and covers(query, c.query)
         ]
         return tuple(rng.sample(able, min(len(able), MAX_PEERS_IN_ANSWER)))
-
-
-def _is_childless(child: Child) -> bool:
-    return child.report is not None and child.report.children == 0

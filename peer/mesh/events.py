@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
 if TYPE_CHECKING:
-    from peer.mesh.messages import Address, CloseReason, PeerId, RefuseReason
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import CloseReason, PeerId, RefuseReason
 
-Link = NewType("Link", int)
-Request = NewType("Request", int)
+LinkId = NewType("LinkId", int)
+JoinTicket = NewType("JoinTicket", int)
 """The owner's name for a join that waits for our answer."""
 Inquiry = NewType("Inquiry", int)
 
@@ -25,9 +26,9 @@ Inquiry = NewType("Inquiry", int)
 class OpenLink:
     """Ask for a link; ends in `link_opened`, `link_refused` or `open_timed_out`, or in our own CloseLink."""
 
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     hello: bytes
 
 
@@ -35,14 +36,14 @@ class OpenLink:
 class AcceptLink:
     """Mint the nonce, enter the link under this number, then answer."""
 
-    request: Request
-    link: Link
+    ticket: JoinTicket
+    link: LinkId
     reply: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseLink:
-    request: Request
+    ticket: JoinTicket
     reason: RefuseReason
     body: bytes
 
@@ -51,7 +52,7 @@ class RefuseLink:
 class SendMessage:
     """One body for several links: beats are many and all alike."""
 
-    links: tuple[Link, ...]
+    links: tuple[LinkId, ...]
     body: bytes
 
 
@@ -59,7 +60,7 @@ class SendMessage:
 class CloseLink:
     """Close, or give up an opening. No input about this link may follow."""
 
-    link: Link
+    link: LinkId
     reason: CloseReason
 
 
@@ -68,7 +69,7 @@ class Inquire:
     """Ends in `inquiry_answered` or `inquiry_timed_out`."""
 
     inquiry: Inquiry
-    address: Address
+    address: HostPort
     request: bytes
 
 
@@ -120,9 +121,9 @@ Effect = (
 
 @dataclass(frozen=True, slots=True)
 class ParentGained:
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     level: int
 
 
@@ -130,7 +131,7 @@ class ParentGained:
 class ParentLost:
     """The link is gone. `reason` says who ended it and why, in words for people and tests."""
 
-    link: Link
+    link: LinkId
     peer_id: PeerId
     reason: str
 
@@ -139,21 +140,21 @@ class ParentLost:
 class ParentSuspected:
     """Silent for too long: a spare is being sought, the link still stands."""
 
-    link: Link
+    link: LinkId
     peer_id: PeerId
 
 
 @dataclass(frozen=True, slots=True)
 class ChildGained:
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     query: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLost:
-    link: Link
+    link: LinkId
     peer_id: PeerId
     reason: str
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from peer.mesh.messages import MAX_AGE_MS, UNFED, Feed
+from peer.mesh.messages import MAX_AGE_MS, UNFED, RootProof
 
 MAX_RUNS_A_PARENT = 4
 """Root runs whose counters are remembered for one parent. More roots than this may feed a mesh: a forgotten run that
@@ -50,7 +50,7 @@ class RootMemory:
         self._beat_interval = beat_interval
         self._beats: dict[int, tuple[int, float]] = {}
 
-    def hear(self, feed: Feed, now: float) -> float:
+    def hear(self, feed: RootProof, now: float) -> float:
         """About when this beat was first heard here: now, if it is the newest of its root."""
         beats = self._beats
         known = beats.get(feed.run)
@@ -90,7 +90,7 @@ class RootFeed:
         self.run = 0
         self.beat = 0
 
-    def hear(self, feed: Feed, now: float) -> None:
+    def hear(self, feed: RootProof, now: float) -> None:
         if feed.age_ms >= MAX_AGE_MS:
             return
         beats = self._beats
@@ -112,10 +112,10 @@ class RootFeed:
     def is_fresh(self, now: float, *, feed_timeout: float, max_feed_age: float) -> bool:
         return now - self.advanced_at <= feed_timeout and now - self.origin_at <= max_feed_age
 
-    def told(self, now: float) -> Feed:
+    def told(self, now: float) -> RootProof:
         """What to pass down."""
         age_ms = int((now - self.origin_at) * 1000) if self.run or self.beat else MAX_AGE_MS
-        return Feed(self.run, self.beat, age_ms) if age_ms < MAX_AGE_MS else UNFED
+        return RootProof(self.run, self.beat, age_ms) if age_ms < MAX_AGE_MS else UNFED
 
 
 def resilience(parents: list[int]) -> int:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peer.mesh.candidates import network_prefix
+from peer.mesh.hostport import HostPort
 from peer.mesh.liveness import RootFeed, RootMemory, Verdict, resilience, verdict
-from peer.mesh.messages import MAX_HOPS, MAX_PEERS_IN_ANSWER, UNFED, Accept, Address, Beat, Feed, PeerAt, PeerId
+from peer.mesh.messages import MAX_HOPS, MAX_PEERS_IN_ANSWER, UNFED, Accept, Beat, PeerAt, PeerId, RootProof
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
-    from peer.mesh.events import Link
+    from peer.mesh.events import LinkId
 
 NEVER = float("inf")
 
@@ -26,19 +26,20 @@ class PendingJoin:
     """A join that was sent and not answered yet."""
 
     peer_id: PeerId
-    address: Address
+    address: HostPort
     sent_at: float
     deadline_at: float
-    is_replacement: bool
+    replaces: LinkId | None
+    """The parent for which a better one was found; None when a parent was missing."""
 
 
 @dataclass(slots=True)
 class Parent:
     """Invariant: the peer's own level is above `told` for as long as it holds this."""
 
-    link: Link
+    link: LinkId
     peer_id: PeerId
-    address: Address
+    address: HostPort
     told: int
     """The lowest level it told over this link (see LevelRules.told)."""
     hops: int
@@ -70,13 +71,13 @@ class Judgement:
 class ParentTable:
     def __init__(self, config: MeshConfig) -> None:
         self._config = config
-        self.links: dict[Link, Parent] = {}
+        self.links: dict[LinkId, Parent] = {}
         self._memory = RootMemory(config.beat_interval)
 
     def __len__(self) -> int:
         return len(self.links)
 
-    def add(self, link: Link, join: PendingJoin, accept: Accept, now: float) -> Parent:
+    def add(self, link: LinkId, join: PendingJoin, accept: Accept, now: float) -> Parent:
         parent = Parent(
             link,
             join.peer_id,
@@ -102,12 +103,6 @@ class ParentTable:
     def peer_ids(self) -> set[PeerId]:
         return {p.peer_id for p in self.links.values()}
 
-    def hosts(self) -> frozenset[str]:
-        return frozenset(p.address[0] for p in self.links.values())
-
-    def prefixes(self) -> frozenset[str]:
-        return frozenset(network_prefix(p.address[0]) for p in self.links.values())
-
     def hops(self) -> int:
         """One more than the farthest sound parent: what all but the last of them dying would leave us with."""
         among = self.sound() or list(self.links.values())
@@ -116,14 +111,10 @@ class ParentTable:
     def resilience(self) -> int:
         return resilience([p.resilience for p in self.sound()])
 
-    def best_feed(self, now: float) -> Feed:
+    def best_feed(self, now: float) -> RootProof:
         """The proof to pass down: that of the sound parent whose root beat is youngest."""
         best = max((p for p in self.links.values() if p.is_sound), key=lambda p: p.feed.origin_at, default=None)
         return best.feed.told(now) if best is not None else UNFED
-
-    def worst(self) -> Parent:
-        """Whom to give up when there are too many sound ones: the farthest, the youngest among equals."""
-        return max(self.sound(), key=lambda p: (p.hops, p.since, p.link))
 
     def hear(self, parent: Parent, beat: Beat, now: float) -> bool:
         """Take a beat; says whether the parent's soundness, hops or resilience may have changed."""
@@ -162,7 +153,7 @@ class ParentTable:
             parent.feed.forget()
             parent.heard_at = now - self._config.suspect_after
 
-    def judge(self, now: float, heard_at: Callable[[Link], float | None]) -> Judgement:
+    def judge(self, now: float, heard_at: Callable[[LinkId], float | None]) -> Judgement:
         """Find the silent and the unfed. `heard_at` is dcp's own knowledge: data counts as a sign of life too."""
         config = self._config
         found = Judgement()

@@ -9,39 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peer.mesh.candidates import AVOIDANCE, Candidate, CandidateCache
-from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, Link, OpenLink
+from peer.mesh.encoding import decode_answer_untrusted, decode_refuse_untrusted, encode_join, encode_request
+from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, LinkId, OpenLink
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.messages import (
-    MAX_HOPS,
-    ChildrenRequest,
-    CloseReason,
-    Join,
-    MalformedMessage,
-    PeerId,
-    Peers,
-    RefuseReason,
-    decode_answer_untrusted,
-    decode_refuse_untrusted,
-    encode_join,
-    encode_request,
-)
+from peer.mesh.messages import ChildrenRequest, CloseReason, Join, MalformedMessage, PeerId, Peers, RefuseReason
 from peer.mesh.parents import ParentTable, PendingJoin
-from peer.mesh.selection import Seeker
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from peer.mesh.children import ChildTable
-    from peer.mesh.selection import SelectionPolicy
-    from peer.mesh.state import Standing
+    from peer.mesh.placement.moves import Placement
+    from peer.mesh.placement.neighbourhood import Neighbourhood
+    from peer.mesh.state import MeshState
+    from peer.mesh.surroundings import Surroundings
 
 LOOKUP_COUNT = 24
 """Candidates asked of the directory at once: three choices of eight."""
 MAX_DOUBLINGS = 16
 MAX_INQUIRIES = 32
 """Children inquiries in flight; the walk asks one a refusal, and a refusal beyond this is only a refusal."""
-ASKS_ITS_CHILDREN = frozenset({RefuseReason.FULL, RefuseReason.TOO_MANY_JOINS, RefuseReason.QUERY_NOT_CARRIED})
 
 
 class Seeking:
@@ -49,22 +35,21 @@ class Seeking:
 
     def __init__(
         self,
-        standing: Standing,
+        own: MeshState,
         parents: ParentTable,
         children: ChildTable,
+        candidates: CandidateCache,
+        pending: dict[LinkId, PendingJoin],
         *,
-        policy: SelectionPolicy,
-        coverage: Callable[[bytes], float],
+        placement: Placement,
+        surroundings: Surroundings,
         query: bytes,
     ) -> None:
-        config = standing.config
-        self._own, self._config = standing, config
+        self._own, self._config = own, own.config
         self._parents, self._children = parents, children
-        self._policy, self._coverage, self._query = policy, coverage, query
-        self.candidates = CandidateCache(
-            standing.peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime
-        )
-        self.pending: dict[Link, PendingJoin] = {}
+        self._placement, self._surroundings, self._query = placement, surroundings, query
+        self.candidates = candidates
+        self.pending = pending
         self._inquiries: dict[Inquiry, PeerId] = {}
         self._joins = 0
         self._tries = 0
@@ -102,12 +87,12 @@ class Seeking:
             self.look_up(now)
         self._is_starved = False
         for _ in range(need):
-            candidate = self.choose(now) if self._tries < self._config.joins_per_round else None
+            candidate = self._next_candidate(now) if self._tries < self._config.joins_per_round else None
             if candidate is None:
                 self._is_starved = self._tries < self._config.joins_per_round
                 self._back_off(now)
                 return
-            self.join(candidate, now)
+            self._join(candidate, now)
 
     def _back_off(self, now: float) -> None:
         low, high = self._config.backoff_base
@@ -119,25 +104,25 @@ class Seeking:
 
     # Whom to ask
 
-    def choose(self, now: float, *, max_hops: int = MAX_HOPS) -> Candidate | None:
-        has_children = bool(self._children)
-        busy = self._parents.peer_ids() | {j.peer_id for j in self.pending.values()} | self._children.peer_ids()
-        below = self._own.rules.ceiling(self._own.level, has_children=has_children)
-        able = self.candidates.eligible(now, below=below, exclude=busy)
-        if not able and max_hops == MAX_HOPS:
-            able = self.candidates.last_resort(now, below=below, exclude=busy)
-        if self._config.requires_resilient_parents:
-            able = [c for c in able if c.resilience is None or c.resilience >= self._config.parents_wanted]
-        if max_hops < MAX_HOPS:
-            able = [c for c in able if c.hops <= max_hops]
-        seeker = Seeker(
-            has_children=has_children,
-            choices=self._config.repair_choices if has_children else self._config.choices,
-            parent_hosts=self._parents.hosts(),
-            parent_prefixes=self._parents.prefixes(),
-            coverage=self._coverage,
-        )
-        return self._policy.choose(able, seeker, self._own.rng)
+    def _next_candidate(self, now: float) -> Candidate | None:
+        around = self._surroundings.at(now)
+        move = self._placement.wanted(around, self._own.rng)
+        return None if move is None else self._allowed(move.candidate, around)
+
+    def improve(self, now: float) -> None:
+        """Make before break: a better parent is joined first, then one is given up."""
+        around = self._surroundings.at(now)
+        move = self._placement.better(around, self._own.rng)
+        candidate = None if move is None else self._allowed(move.candidate, around)
+        if move is not None and candidate is not None:
+            self._join(candidate, now, replaces=move.parent)
+
+    def _allowed(self, peer_id: PeerId, around: Neighbourhood) -> Candidate | None:
+        """The candidate behind a move, unless the level rules or our experience forbid to ask it."""
+        candidate = self.candidates.find(peer_id) if around.may_ask(peer_id) else None
+        if candidate is None:
+            self._own.counters["moves_vetoed"] += 1
+        return candidate
 
     def look_up(self, now: float, *, below: int | None = None) -> None:
         """Ask the directory, not too often; with `below` given, at once."""
@@ -151,14 +136,14 @@ class Seeking:
 
     # Joins
 
-    def join(self, candidate: Candidate, now: float, *, is_replacement: bool = False) -> None:
+    def _join(self, candidate: Candidate, now: float, *, replaces: LinkId | None = None) -> None:
         own = self._own
         link = own.new_link()
         self._joins += 1
         self._tries += 1
         candidate.joins += 1
         deadline_at = now + self._config.join_timeout
-        self.pending[link] = PendingJoin(candidate.peer_id, candidate.address, now, deadline_at, is_replacement)
+        self.pending[link] = PendingJoin(candidate.peer_id, candidate.address, now, deadline_at, replaces)
         has_children = bool(self._children)
         hello = Join(
             own.peer_id,
@@ -174,17 +159,17 @@ class Seeking:
         own.counters["joins_sent"] += 1
         own.effects.append(OpenLink(link, candidate.peer_id, candidate.address, encode_join(hello)))
         own.timers.set_earlier(Timer.WATCH, deadline_at)
-        if not is_replacement:
+        if replaces is None:
             own.timers.set_earlier(Timer.SEEK, now + self._config.hedge_after + 0.001)
 
-    def take_answered(self, link: Link, now: float) -> PendingJoin | None:
+    def take_answered(self, link: LinkId, now: float) -> PendingJoin | None:
         """The join that this answer belongs to, if it still counts."""
         join = self.pending.pop(link, None)
         if join is not None:
             self.candidates.answered(join.peer_id, round_trip=now - join.sent_at, now=now)
         return join
 
-    def refused(self, link: Link, reason: int, body: bytes, now: float) -> None:
+    def refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         join = self.take_answered(link, now)
         if join is None:
             return
@@ -201,20 +186,20 @@ class Seeking:
             own.counters["malformed"] += 1
         else:
             self.candidates.add_hearsay(referrals, teller=self.candidates.find(join.peer_id), now=now)
-        if self._policy.walks and why in ASKS_ITS_CHILDREN and len(self._inquiries) < MAX_INQUIRIES:
+        if self._placement.after_refusal(join.peer_id, why) is not None and len(self._inquiries) < MAX_INQUIRIES:
             inquiry = Inquiry(own.new_link())
             self._inquiries[inquiry] = join.peer_id
             own.counters["inquiries"] += 1
             own.effects.append(Inquire(inquiry, join.address, encode_request(ChildrenRequest(self._query))))
         self._failed(join, now)
 
-    def decline(self, link: Link, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
+    def decline(self, link: LinkId, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
         """An Accept that we do not take."""
         self._own.close(link, reason)
         self.candidates.avoid(join.peer_id, until=now + avoid)
         self._failed(join, now)
 
-    def unanswered(self, link: Link, now: float) -> bool:
+    def unanswered(self, link: LinkId, now: float) -> bool:
         """An opening that ended without an answer; says whether it was one."""
         join = self.pending.pop(link, None)
         if join is None:
@@ -237,7 +222,7 @@ class Seeking:
         self.pending.clear()
 
     def _failed(self, join: PendingJoin, now: float) -> None:
-        if not join.is_replacement and self._own.state in SEEKING:
+        if join.replaces is None and self._own.state in SEEKING:
             self._own.timers.set_earlier(Timer.SEEK, now)
 
     # Children answers, for the walk

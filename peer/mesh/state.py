@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from peer.mesh.events import CloseLink, Effect, Event, Link
+from peer.mesh.events import CloseLink, Effect, Event, LinkId
 from peer.mesh.levels import ROOT_LEVEL
 from peer.mesh.membership import Input, Membership, step
 from peer.mesh.messages import UNPLACED
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from peer.mesh.messages import CloseReason, PeerId
 
 
-class Standing:
+class MeshState:
     """Invariant: the level changes only through `set_level`, the state only through `step`."""
 
     def __init__(self, peer_id: PeerId, config: MeshConfig, rules: LevelRules, rng: Random) -> None:
@@ -53,11 +53,11 @@ class Standing:
             self.level = level
             self.version += 1
 
-    def new_link(self) -> Link:
+    def new_link(self) -> LinkId:
         self._links += 1
-        return Link(self._links)
+        return LinkId(self._links)
 
-    def close(self, link: Link, reason: CloseReason) -> None:
+    def close(self, link: LinkId, reason: CloseReason) -> None:
         self.effects.append(CloseLink(link, reason))
 
     def jittered(self, interval: float) -> float:

@@ -18,14 +18,15 @@ from dcp import Config, Hub
 from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
 from dcp.udp import UdpSocket
-from peer.mesh import messages
+from peer.mesh import encoding
+from peer.mesh.hostport import HostPort
 from peer.mesh.messages import (
     Answer,
     ChildrenRequest,
+    InquiryRequest,
     MalformedMessage,
     ParentsRequest,
     Peers,
-    Request,
     State,
     StatusRequest,
     Wanted,
@@ -34,11 +35,9 @@ from peer.mesh.messages import (
 from peer.sockets import PeerSocket
 
 if TYPE_CHECKING:
-    from dcp.links.link import Address as SocketAddress
+    from dcp.links.link import Address
     from dht import PeerRecord
     from dht.shell.trio_directory import TrioDirectory
-
-Address = tuple[str, int]
 
 MAX_PEERS = 10_000
 """A crawl ends there, and says so."""
@@ -57,7 +56,7 @@ class PeerView:
     """One peer. What it did not report is None."""
 
     peer_id: bytes
-    address: Address
+    address: HostPort
     role: str | None = None
     level: int | None = None
     hops: int | None = None
@@ -121,10 +120,14 @@ class Crawler:
 
     async def look(self, stream: str) -> MeshView:
         """One look at the whole mesh. DirectoryUnavailable, StreamOwnerChanged."""
+        from dht import CandidateQuery
+
         assert self.directory is not None
         view = MeshView(stream, {})
         queue: list[PeerView] = []
-        for record in [*await self.directory.roots(stream), *await self.directory.candidates(stream, repair=True)]:
+        roots = await self.directory.roots(stream)
+        others = await self.directory.candidates(stream, CandidateQuery(repair=True))
+        for record in [*roots, *others]:
             self._meet(view, queue, bytes(record.peer_id), record.addresses[0])
             _note_record(view.peers[bytes(record.peer_id)], record)
         while queue:
@@ -137,7 +140,7 @@ class Crawler:
                     nursery.start_soon(self._visit, view, queue, peer)
         return view
 
-    def _meet(self, view: MeshView, queue: list[PeerView], peer_id: bytes, address: Address) -> None:
+    def _meet(self, view: MeshView, queue: list[PeerView], peer_id: bytes, address: HostPort) -> None:
         if peer_id in view.peers:
             return
         if len(view.peers) >= MAX_PEERS:
@@ -170,7 +173,7 @@ class Crawler:
                 peer.query = _query_text(asked.query)
 
     async def _name_peers(
-        self, view: MeshView, queue: list[PeerView], peer: PeerView, request: Request, known: list[bytes]
+        self, view: MeshView, queue: list[PeerView], peer: PeerView, request: InquiryRequest, known: list[bytes]
     ) -> int | None:
         """Ask once for neighbours; how many were new. None when nobody answered."""
         answer = await self._ask(peer.address, request)
@@ -184,15 +187,15 @@ class Crawler:
                 self._meet(view, queue, peer_id, other.address)
         return len(known) - before
 
-    async def _ask(self, address: Address, request: Request) -> Answer | None:
-        body = messages.encode_request(request)
+    async def _ask(self, address: HostPort, request: InquiryRequest) -> Answer | None:
+        body = encoding.encode_request(request)
         number = self.hub.inquire(address, body, timeout=ANSWER_TIMEOUT, now=trio.current_time())
         answered = self._waiting[number] = trio.Event()
         self.driver.turn()
         try:
             await answered.wait()
             reply = self._answers.pop(number, None)
-            return messages.decode_answer_untrusted(reply) if reply is not None else None
+            return encoding.decode_answer_untrusted(reply) if reply is not None else None
         except MalformedMessage:
             return None
         finally:
@@ -204,7 +207,7 @@ class Crawler:
             self._answers[event.inquiry] = event.body
             self._waiting[event.inquiry].set()
 
-    def _on_other(self, data: bytes, address: SocketAddress) -> None:
+    def _on_other(self, data: bytes, address: Address) -> None:
         if self.directory is not None:
             self.directory.datagram_received(data, address)
 
@@ -232,7 +235,7 @@ def _note_record(peer: PeerView, record: PeerRecord) -> None:
 
 
 @asynccontextmanager
-async def open_crawler(listen: Address, bootstrap: Sequence[Address], *, beacon: bool) -> AsyncIterator[Crawler]:
+async def open_crawler(listen: HostPort, bootstrap: Sequence[HostPort], *, beacon: bool) -> AsyncIterator[Crawler]:
     """A visitor: it asks, and is nobody's contact."""
     from dht import DirectoryOptions, Identity, open_directory
 

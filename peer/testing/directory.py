@@ -10,6 +10,7 @@ from peer.mesh.messages import UNPLACED
 
 if TYPE_CHECKING:
     from peer.mesh.candidates import CandidateRecord
+    from peer.mesh.events import CandidatesWanted
     from peer.mesh.messages import PeerId
 
 SHALLOW_SHARES = (0.05, 0.2, 0.5, 1.0)
@@ -46,20 +47,24 @@ class SimDirectory:
         found = (self._find(peer_id, now) for _, peer_id in self._levels[:end])
         return [record for record in found if record is not None and record.is_root]
 
-    def lookup(self, *, below: int, for_repair: bool, count: int, now: float) -> list[CandidateRecord]:
+    def lookup(self, wanted: CandidatesWanted, now: float) -> list[CandidateRecord]:
         self.lookups += 1
         rng = self._rng
         found: dict[PeerId, CandidateRecord] = {r.peer_id: r for r in self.roots(now)[:4]}
-        end = len(self._levels) if below >= UNPLACED else bisect_left(self._levels, (below, b""))
+        end = (
+            len(self._levels)
+            if wanted.below_level >= UNPLACED
+            else bisect_left(self._levels, (wanted.below_level, b""))
+        )
         for share in SHALLOW_SHARES:
-            for _ in range(count // len(SHALLOW_SHARES)):
+            for _ in range(wanted.count // len(SHALLOW_SHARES)):
                 if end == 0:
                     break
                 _, peer_id = self._levels[rng.randrange(max(1, int(end * share)))]
                 record = self._find(peer_id, now)
                 if record is None:
                     end -= 1  # it had expired, and is unlisted now
-                elif (record.free_for_repair if for_repair else record.free) > 0:
+                elif (record.free_for_repair if wanted.for_repair else record.free) > 0:
                     found[peer_id] = record
         return list(found.values())
 

@@ -32,9 +32,10 @@ from peer.mesh.events import (
     Thawed,
     WithdrawRecord,
 )
+from peer.mesh.hostport import HostPort
 from peer.mesh.machine import Mesh
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.messages import Address, PeerId
+from peer.mesh.messages import PeerId
 from peer.testing.directory import SimDirectory
 from peer.testing.network import NetworkModel, SimNetwork, VirtualClock
 from peer.testing.simlinks import SimLinks
@@ -42,7 +43,7 @@ from peer.testing.violations import MeshViolation
 
 if TYPE_CHECKING:
     from peer.mesh.levels import LevelRules
-    from peer.mesh.selection import SelectionPolicy
+    from peer.mesh.placement.moves import Placement
 
 MAX_HELD = 200
 """Datagrams that a frozen peer's socket holds; the rest are lost, as in a kernel."""
@@ -57,7 +58,7 @@ class SimPeer:
     is_root: bool
     config: MeshConfig
     peer_id: PeerId
-    address: Address
+    address: HostPort
     mesh: Mesh
     links: SimLinks
     born_at: float
@@ -102,7 +103,7 @@ class MeshSimulation:
         network: NetworkModel | None = None,
         stale_share: float = 0.2,
         rules: Callable[[MeshConfig], LevelRules] | None = None,
-        policy: Callable[[], SelectionPolicy] | None = None,
+        placement: Callable[[], Placement] | None = None,
         fresh_nonces: bool = True,
         is_checked: bool = True,
         walks_up: bool = True,
@@ -123,11 +124,11 @@ class MeshSimulation:
         self.peers: list[SimPeer] = []
         self.measures = Measures()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self._rules, self._policy, self._fresh_nonces = rules, policy, fresh_nonces
+        self._rules, self._placement, self._fresh_nonces = rules, placement, fresh_nonces
         self._is_checked = is_checked
         self._walks_up = walks_up
         self._max_cold_depth = max_cold_depth
-        self._at: dict[Address, int] = {}
+        self._at: dict[HostPort, int] = {}
         self._named: dict[PeerId, int] = {}
 
     @property
@@ -168,7 +169,7 @@ class MeshSimulation:
             config,
             rng=Random(self.rng.getrandbits(64)),
             rules=self._rules(config) if self._rules else None,
-            policy=self._policy() if self._policy else None,
+            placement=self._placement() if self._placement else None,
         )
         links = SimLinks(
             index,
@@ -374,10 +375,7 @@ class MeshSimulation:
             )
             self.directory.publish(record, self.now)
         elif self._is_awake(index, life):
-            found = self.directory.lookup(
-                below=effect.below_level, for_repair=effect.for_repair, count=effect.count, now=self.now
-            )
-            peer.mesh.add_candidates(found, now=self.now)
+            peer.mesh.add_candidates(self.directory.lookup(effect, self.now), now=self.now)
             self._after(peer)
 
     # What happened

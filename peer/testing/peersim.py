@@ -23,7 +23,7 @@ from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
 from peer.mesh.messages import PeerId
-from peer.mesh.selection import SelectionPolicy
+from peer.mesh.placement.moves import Placement
 from peer.queries import XPathPolicy, token_of
 from peer.role import Role
 from peer.testing.bounds import excess
@@ -48,7 +48,7 @@ class SimPeer:
     core: PeerCore
     check: StreamCheck | None = None
     alive: bool = True
-    selection: SelectionPolicy | None = None
+    placement: Placement | None = None
     last_published: int = 0
     seen_version: int = -1
     """The mesh's version when its links were last checked."""
@@ -117,7 +117,7 @@ class PeerSimulation:
         deliver: bool = True,
         mesh: MeshConfig | None = None,
         dcp: Config | None = None,
-        selection: SelectionPolicy | None = None,
+        placement: Placement | None = None,
         **core: Any,
     ) -> SimPeer:
         mesh = replace(mesh or MeshConfig(), parents_wanted=parents, capacity=0 if role is Role.LEAF else capacity)
@@ -134,7 +134,7 @@ class PeerSimulation:
         )
         number = len(self.peers) + 1
         address: Address = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 4000)
-        peer = SimPeer(name, address, config, self._new_core(name, config, selection), selection=selection)
+        peer = SimPeer(name, address, config, self._new_core(name, config, placement), placement=placement)
         if role is not Role.ROOT and deliver:
             peer.check = StreamCheck(name, self.truth, token_of(parsed))
         self.peers[name] = peer
@@ -143,9 +143,9 @@ class PeerSimulation:
         self._boot(peer)
         return peer
 
-    def _new_core(self, name: str, config: CoreConfig, selection: SelectionPolicy | None) -> PeerCore:
+    def _new_core(self, name: str, config: CoreConfig, placement: Placement | None) -> PeerCore:
         peer_id = PeerId(random.Random(f"{self.seed} {name}").randbytes(20))
-        return PeerCore(config, peer_id, rng=random.Random(self.rng.getrandbits(64)), selection=selection)
+        return PeerCore(config, peer_id, rng=random.Random(self.rng.getrandbits(64)), placement=placement)
 
     def _boot(self, peer: SimPeer) -> None:
         self.network.add(peer.address, peer.core)
@@ -173,7 +173,7 @@ class PeerSimulation:
         peer = self.peers[name]
         self._note(f"restart {name}")
         peer.alive = True
-        peer.core = self._new_core(name, peer.config, peer.selection)
+        peer.core = self._new_core(name, peer.config, peer.placement)
         peer.seen_version = -1
         if peer.check is not None:
             peer.check = StreamCheck(name, self.truth, token_of(peer.config.query))
@@ -306,7 +306,7 @@ class PeerSimulation:
             if seconds >= 1.0 and times > seconds * MAX_TIMEOUTS_A_SECOND:
                 raise PromiseBroken(f"{self._by_address[address].name}: {times} timer turns in {seconds:.1f} s")
 
-    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.Link, Parent, bool]]:
+    def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.LinkId, Parent, bool]]:
         """Every link that a live child believes in, and whether its parent holds it too."""
         by_id = {peer.core.mesh.peer_id: peer for peer in self.peers.values() if peer.alive}
         for child in by_id.values():
@@ -319,7 +319,7 @@ class PeerSimulation:
                     held = other is not None and self.is_held_by_both(child, parent.link, other)
                     yield child, parent.link, uplink, held
 
-    def is_held_by_both(self, child: SimPeer, link: meshevents.Link, parent: SimPeer) -> bool:
+    def is_held_by_both(self, child: SimPeer, link: meshevents.LinkId, parent: SimPeer) -> bool:
         uplink_id = child.core.dcp_link(link)
         if uplink_id is None or child.core.receiver is None or parent.core.sender is None:
             return False

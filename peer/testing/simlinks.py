@@ -19,18 +19,18 @@ from peer.mesh.events import (
     Effect,
     Inquire,
     Inquiry,
-    Link,
+    JoinTicket,
+    LinkId,
     OpenLink,
     PublishRecord,
     RefuseLink,
-    Request,
     SendMessage,
     WithdrawRecord,
 )
 
 if TYPE_CHECKING:
+    from peer.mesh.hostport import HostPort
     from peer.mesh.machine import Mesh
-    from peer.mesh.messages import Address
     from peer.testing.network import SimNetwork, VirtualClock
 
 OPEN_RETRY = 0.15
@@ -60,8 +60,8 @@ class SimLinks:
         clock: VirtualClock,
         network: SimNetwork,
         rng: Random,
-        end_of: Callable[[Address], int | None],
-        address_of: Callable[[int], Address],
+        end_of: Callable[[HostPort], int | None],
+        address_of: Callable[[int], HostPort],
         directory: Callable[[CandidatesWanted | PublishRecord | WithdrawRecord], None],
         is_awake: Callable[[], bool],
         fresh_nonces: bool = True,
@@ -70,14 +70,14 @@ class SimLinks:
         self._clock, self._network, self._rng = clock, network, rng
         self._end_of, self._address_of, self._directory, self._is_awake = end_of, address_of, directory, is_awake
         self._fresh_nonces = fresh_nonces
-        self._openings: dict[Link, _Opening] = {}
-        self._asked: dict[Request, tuple[int, int, Link]] = {}
-        self._requests = 0
-        self._answers: dict[tuple[int, int, Link], tuple[tuple[Any, ...], float, int | None]] = {}
+        self._openings: dict[LinkId, _Opening] = {}
+        self._asked: dict[JoinTicket, tuple[int, int, LinkId]] = {}
+        self._tickets = 0
+        self._answers: dict[tuple[int, int, LinkId], tuple[tuple[Any, ...], float, int | None]] = {}
         self._inquiries: dict[Inquiry, tuple[int, bytes, int]] = {}
-        self.link_of: dict[int, Link] = {}
-        self.nonce_of: dict[Link, int] = {}
-        self.end_at: dict[Link, int] = {}
+        self.link_of: dict[int, LinkId] = {}
+        self.nonce_of: dict[LinkId, int] = {}
+        self.end_at: dict[LinkId, int] = {}
 
     # Effects of the machine
 
@@ -96,7 +96,7 @@ class SimLinks:
             elif isinstance(effect, AcceptLink):
                 self._accept(effect)
             elif isinstance(effect, RefuseLink):
-                key = self._asked.pop(effect.request)
+                key = self._asked.pop(effect.ticket)
                 datagram = ("refuse", key[1], key[2], int(effect.reason), effect.body)
                 self._answers[key] = (datagram, self._clock.now + REFUSAL_MEMORY, None)
                 self._network.send(self.index, key[0], datagram)
@@ -117,7 +117,7 @@ class SimLinks:
                 send(self.index, ends[link], ("message", nonce, effect.body))
 
     def _accept(self, effect: AcceptLink) -> None:
-        key = self._asked.pop(effect.request)
+        key = self._asked.pop(effect.ticket)
         nonce = self._rng.getrandbits(64) if self._fresh_nonces else key[0] * 1_000_003 + self.index
         if not self._fresh_nonces and nonce in self.link_of:
             self.nonce_of.pop(self.link_of[nonce], None)
@@ -136,7 +136,7 @@ class SimLinks:
         for delay in CLOSE_COPIES:
             self._clock.after(delay, self._send_if_awake, end, ("close", nonce, int(effect.reason)))
 
-    def drop(self, link: Link) -> None:
+    def drop(self, link: LinkId) -> None:
         """Lose a link as if the other end had reset it; the other end is not told."""
         self._forget(link)
         self.mesh.link_reset(link, now=self._clock.now)
@@ -145,16 +145,16 @@ class SimLinks:
         if self._is_awake():
             self._network.send(self.index, end, datagram)
 
-    def _enter(self, link: Link, nonce: int, end: int) -> None:
+    def _enter(self, link: LinkId, nonce: int, end: int) -> None:
         self.link_of[nonce], self.nonce_of[link], self.end_at[link] = link, nonce, end
 
-    def _forget(self, link: Link) -> None:
+    def _forget(self, link: LinkId) -> None:
         nonce = self.nonce_of.pop(link)
         if self.link_of.get(nonce) == link:
             del self.link_of[nonce]
         del self.end_at[link]
 
-    def _try_open(self, link: Link) -> None:
+    def _try_open(self, link: LinkId) -> None:
         opening = self._openings.get(link)
         if opening is None:
             return
@@ -168,7 +168,7 @@ class SimLinks:
         self._network.send(self.index, opening.target, ("open", self.life, link, opening.hello))
         self._clock.after(OPEN_RETRY, self._try_open, link)
 
-    def _tired(self, link: Link) -> None:
+    def _tired(self, link: LinkId) -> None:
         self._openings.pop(link, None)
         if self._is_awake() and link in self.mesh.pending:
             self.mesh.open_timed_out(link, now=self._clock.now)
@@ -234,10 +234,10 @@ class SimLinks:
                 self._network.send(self.index, source, answer)
                 return
             del self._answers[key]
-        self._requests += 1
-        request = Request(self._requests)
-        self._asked[request] = key
-        self.mesh.receive_join(request, self._address_of(source), datagram[3], now=now)
+        self._tickets += 1
+        ticket = JoinTicket(self._tickets)
+        self._asked[ticket] = key
+        self.mesh.receive_join(ticket, self._address_of(source), datagram[3], now=now)
 
     def _on_accept(self, source: int, datagram: tuple[Any, ...], now: float) -> None:
         _, life, link, nonce, reply = datagram

@@ -83,7 +83,7 @@ def test_a_datagram_of_a_parent_on_which_the_receiver_fails_ends_that_link():
     receiver = world.client("client", ["a", "b"])
     world.run(0.5)
     bad = next(link for link in receiver.links.values() if link.address == ("b", 1))
-    bad.parent.tell_position = buggy
+    bad.parent.report_head = buggy
     for an in range(1, 21):
         for name in ("a", "b"):
             world.publish(name, b"x", an=an)

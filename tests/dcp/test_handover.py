@@ -116,9 +116,9 @@ def test_what_the_log_evicted_is_a_gap_and_the_last_switches_are_told():
 
 def test_a_leaf_turns_away_and_says_before_that_room_is_small():
     stream = Stream(Handover(8, deliver=True, log=None))
-    assert (stream.handover.room(), stream.handover.told_little_room) == (7, False)
+    assert (stream.handover.room(), stream.handover.announced_little_room) == (7, False)
     assert stream.put(6)
-    assert (stream.handover.room(), stream.handover.told_little_room) == (1, True)
+    assert (stream.handover.room(), stream.handover.announced_little_room) == (1, True)
     assert stream.put(1)
     assert not stream.put(1)
     assert stream.handover.turned_away

@@ -252,7 +252,7 @@ def links_of(heads, now):
         link.up = link.begun = True
         link.confirmed_epoch = 0
         link.link.heard_at = now
-        link.tell_position(head, now)
+        link.report_head(head, now)
     return links
 
 
@@ -275,7 +275,7 @@ def test_a_liar_never_gets_beyond_the_honest_head_and_the_slack(steps, base):
         for link in links.values():
             link.link.heard_at = now
         if what == "honest":
-            honest.tell_position(max(honest.head, reach.seen) + 1, now)
+            honest.report_head(max(honest.head, reach.seen) + 1, now)
             continue
         believed = reach.allows(liar, an, 0, now)
         rate = honest.head_rate
@@ -322,7 +322,7 @@ def test_a_jump_is_not_taken_for_a_rate():
     liar, honest = links.values()
     reach = Reach(CONFIG, links, slack=PACKETS.reach_slack)
     reach.allows(liar, 0, 0, 0.0)
-    honest.tell_position(10_000_000, 0.6)
+    honest.report_head(10_000_000, 0.6)
     reach.allows(liar, 0, 0, 0.6)
     assert liar.reach <= 10_000_000 + 4 * PACKETS.reach_slack
 

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from dht.config import StoreLimits
+from dht.directory import CandidateQuery
 from dht.errors import Refusal
 from dht.identity import Identity, node_id_of
 from dht.keys import candidate_key_of, roots_key
@@ -128,7 +129,11 @@ def test_a_flood_from_many_sources_fills_a_key_but_readers_and_publishers_go_dee
         reader = KademliaDirectory(swarm.nodes[reader_address], swarm.identities[reader_address])
         found = 0
         for _ in range(12):  # a reader draws a shard at each call; its cache keeps what it found
-            found = len(await reader.candidates("asdi", covering=lambda record: record.peer_id == identity.peer_id))
+            found = len(
+                await reader.candidates(
+                    "asdi", CandidateQuery(covering=lambda record: record.peer_id == identity.peer_id)
+                )
+            )
             if found:
                 break
         assert found == 1

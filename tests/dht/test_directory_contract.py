@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dht.directory import CandidateQuery
 from dht.errors import RecordRejected, SeveralOwners, StreamOwnerChanged
 from dht.identity import id_text
 from dht.memory import MemoryDirectory, MemoryHub
@@ -163,12 +164,14 @@ def test_candidates_are_filtered_and_bounded(in_world):
         reader = world.directories[7]
         for ask in (reader.candidates, _as_async(reader.cached_candidates)):
             assert peer_ids(await ask("asdi")) == world.ids(1, 2, 3, 4, 5)
-            assert peer_ids(await ask("asdi", repair=True)) == world.ids(1, 2, 3, 4, 5, 6)
-            assert peer_ids(await ask("asdi", below_level=1500)) == world.ids(1, 2)
-            assert peer_ids(await ask("asdi", below_level=0)) == set()
-            assert peer_ids(await ask("asdi", exclude=world.ids(1, 5))) == world.ids(2, 3, 4)
-            assert peer_ids(await ask("asdi", covering=lambda record: record.query == wide)) == world.ids(1, 3, 5)
-            assert len(await ask("asdi", limit=2)) == 2
+            assert peer_ids(await ask("asdi", CandidateQuery(repair=True))) == world.ids(1, 2, 3, 4, 5, 6)
+            assert peer_ids(await ask("asdi", CandidateQuery(below_level=1500))) == world.ids(1, 2)
+            assert peer_ids(await ask("asdi", CandidateQuery(below_level=0))) == set()
+            assert peer_ids(await ask("asdi", CandidateQuery(exclude=world.ids(1, 5)))) == world.ids(2, 3, 4)
+            assert peer_ids(
+                await ask("asdi", CandidateQuery(covering=lambda record: record.query == wide))
+            ) == world.ids(1, 3, 5)
+            assert len(await ask("asdi", CandidateQuery(limit=2))) == 2
             assert await ask("other") == []
 
     in_world(scenario)
@@ -187,7 +190,9 @@ def test_a_limited_answer_is_a_fair_sample(in_world):
             await world.publish(number)
         reader = world.directories[7]
         await reader.candidates("asdi")
-        seen = [record.peer_id for _ in range(300) for record in reader.cached_candidates("asdi", limit=1)]
+        seen = [
+            record.peer_id for _ in range(300) for record in reader.cached_candidates("asdi", CandidateQuery(limit=1))
+        ]
         counts = [seen.count(peer_id) for peer_id in world.ids(1, 2, 3, 4, 5, 6)]
         assert min(counts) > 20  # 50 expected
 
@@ -208,10 +213,10 @@ def test_a_peer_without_room_is_no_candidate_until_it_has_room_again(in_world):
     async def scenario(world):
         await world.publish(1)
         await world.publish(1, free_slots=0)
-        assert await world.directories[5].candidates("asdi", repair=True) == []
+        assert await world.directories[5].candidates("asdi", CandidateQuery(repair=True)) == []
         await world.publish(1, free_slots=0, free_repair_slots=1)
         assert await world.directories[5].candidates("asdi") == []
-        assert peer_ids(await world.directories[5].candidates("asdi", repair=True)) == world.ids(1)
+        assert peer_ids(await world.directories[5].candidates("asdi", CandidateQuery(repair=True))) == world.ids(1)
 
     in_world(scenario)
 
@@ -267,7 +272,7 @@ def test_watching_tells_what_changed_and_keeps_the_cache_warm(in_world):
         await asyncio.sleep(60.0)
         assert peer_ids(told[-1].roots) == world.ids(0)
         assert peer_ids(told[-1].candidates) == world.ids(0, 1)
-        assert peer_ids(reader.cached_candidates("asdi", below_level=700)) == world.ids(0, 1)
+        assert peer_ids(reader.cached_candidates("asdi", CandidateQuery(below_level=700))) == world.ids(0, 1)
         assert peer_ids(reader.cached_roots("asdi")) == world.ids(0)
         before = len(told)
         await asyncio.sleep(300.0)

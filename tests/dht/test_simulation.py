@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from dht.config import NodeConfig
+from dht.directory import CandidateQuery
 from dht.keys import candidates_key, roots_key
 from dht.record import PeerRecord, Role
 from dht.shell.kademlia_directory import KademliaDirectory
@@ -218,7 +219,7 @@ def test_no_key_and_no_datagram_grows_with_the_stream():
         seen = set()
         for reader in directories[:6]:
             for _ in range(8):
-                found = await reader.candidates("asdi", below_level=1000, limit=16)
+                found = await reader.candidates("asdi", CandidateQuery(below_level=1000, limit=16))
                 assert len(found) >= 8
                 seen |= {record.peer_id for record in found}
         assert len(seen) > 40

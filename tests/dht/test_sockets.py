@@ -12,6 +12,7 @@ import pytest
 import trio
 
 import dht
+from dht.directory import CandidateQuery
 from dht.errors import DhtError
 from dht.keys import roots_key
 from dht.record import PeerRecord, Role
@@ -85,7 +86,7 @@ def test_fifty_nodes_publish_and_read_and_half_of_them_die():
             for number, service in enumerate(opened):
                 found = await service.directory.roots(stream)
                 assert {one.peer_id for one in found} == roots - {identity(number + 1).peer_id}
-                candidates = await service.directory.candidates(stream, limit=16, below_level=1000)
+                candidates = await service.directory.candidates(stream, CandidateQuery(limit=16, below_level=1000))
                 assert len(candidates) == 16
                 sampled |= {one.peer_id for one in candidates}
             assert len(sampled) > 40
@@ -99,7 +100,7 @@ def test_fifty_nodes_publish_and_read_and_half_of_them_die():
                 found = await service.directory.roots(stream)
                 assert roots_left - {identity(number + 1).peer_id} <= {one.peer_id for one in found}
                 # And an instant repair finds parents without asking anybody.
-                assert service.directory.cached_candidates(stream, limit=8, repair=True)
+                assert service.directory.cached_candidates(stream, CandidateQuery(limit=8, repair=True))
 
             await asyncio.gather(*(read_on(number, service) for number, service in enumerate(living)))
 
@@ -244,12 +245,12 @@ async def test_the_directory_under_trio_shares_the_programs_socket():
             assert (await one.directory.publish(said)).replicas >= 3
         reader = programs[4].directory
         assert [one.peer_id for one in await reader.roots("asdi")] == [identity(1).peer_id]
-        assert len(await reader.candidates("asdi", below_level=2000)) == 4
+        assert len(await reader.candidates("asdi", CandidateQuery(below_level=2000))) == 4
         told: list[dht.Snapshot] = []
         watch = reader.watch("asdi", told.append)
         await trio_until(lambda: bool(told))
         watch.close()
-        assert len(reader.cached_candidates("asdi", repair=True)) == 4
+        assert len(reader.cached_candidates("asdi", CandidateQuery(repair=True))) == 4
         assert reader.observed_addresses() == [programs[4].address]
         reader.forget("asdi", identity(2).peer_id)
         assert len(reader.cached_candidates("asdi")) == 3

@@ -13,6 +13,7 @@ from dht import Role as DhtRole
 from dht import wire as dht_wire
 from dht.record import sign_record
 from peer.feeds.framing import KINDS
+from peer.mesh import encoding
 from peer.mesh import messages as m
 from tests.dcp import packets
 from xmlswitch import Query
@@ -26,7 +27,7 @@ QUERIES = [
     "substring-before(translate(string(/a), 'abc', 'ABC'), concat('-', //b)) != ''",
 ]
 _PEER = m.PeerAt(m.PeerId(b"peer"), ("192.0.2.7", 4_600), 512)
-_FEED = m.Feed(7, 8, 9)
+_FEED = m.RootProof(7, 8, 9)
 
 
 def inputs_of(target: str) -> list[bytes]:
@@ -75,12 +76,12 @@ def seeds(target: str) -> list[bytes]:
 
 def _messages() -> list[bytes]:
     return [
-        m.encode_join(m.Join(m.PeerId(b"me"), 1, 2, 3, 2, 1, 1, is_repair=True, has_children=False)),
-        m.encode_accept(m.Accept(0, 0, 255, _FEED)),
-        m.encode_refuse(m.Refuse((_PEER,))),
-        m.encode_link_message(m.Report(5, 2, 2, False, 2, 0, 1, 1)),
-        m.encode_request(m.ChildrenRequest(b"query")),
-        m.encode_answer(m.Peers((_PEER, _PEER))),
+        encoding.encode_join(m.Join(m.PeerId(b"me"), 1, 2, 3, 2, 1, 1, is_repair=True, has_children=False)),
+        encoding.encode_accept(m.Accept(0, 0, 255, _FEED)),
+        encoding.encode_refuse(m.Refuse((_PEER,))),
+        encoding.encode_link_message(m.Report(5, 2, 2, False, 2, 0, 1, 1)),
+        encoding.encode_request(m.ChildrenRequest(b"query")),
+        encoding.encode_answer(m.Peers((_PEER, _PEER))),
     ]
 
 

@@ -21,7 +21,7 @@ from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
 from dht.shell.beacon import decode_beacon_untrusted
 from peer.feeds.framing import make_splitter
 from peer.feeds.options import FRAMINGS
-from peer.mesh import messages
+from peer.mesh import encoding, messages
 from peer.queries import XPathPolicy
 from xmlswitch import RECORD, MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
 
@@ -61,12 +61,12 @@ def fuzz_control(data: bytes) -> None:
 
 
 _MESSAGES: list[tuple[Callable[[bytes], object], Callable[..., bytes]]] = [
-    (messages.decode_join_untrusted, messages.encode_join),
-    (messages.decode_accept_untrusted, messages.encode_accept),
-    (messages.decode_refuse_untrusted, messages.encode_refuse),
-    (messages.decode_link_message_untrusted, messages.encode_link_message),
-    (messages.decode_request_untrusted, messages.encode_request),
-    (messages.decode_answer_untrusted, messages.encode_answer),
+    (encoding.decode_join_untrusted, encoding.encode_join),
+    (encoding.decode_accept_untrusted, encoding.encode_accept),
+    (encoding.decode_refuse_untrusted, encoding.encode_refuse),
+    (encoding.decode_link_message_untrusted, encoding.encode_link_message),
+    (encoding.decode_request_untrusted, encoding.encode_request),
+    (encoding.decode_answer_untrusted, encoding.encode_answer),
 ]
 
 

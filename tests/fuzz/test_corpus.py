@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from peer.mesh import encoding
 from tests.fuzz.corpus import inputs_of, mutated, seeds
 from tests.fuzz.targets import TARGETS
 
@@ -26,12 +27,11 @@ def test_no_input_breaks_a_decoder(target):
 
 def test_a_decoder_that_breaks_its_word_is_noticed(monkeypatch):
     """The check can fail: a decoder that lets another error out is found by its very first seed."""
-    from peer.mesh import messages
 
     def broken(body):
         raise IndexError("index out of range")
 
     monkeypatch.setitem(TARGETS, "messages", TARGETS["messages"])
-    monkeypatch.setattr("tests.fuzz.targets._MESSAGES", [(broken, messages.encode_join)])
+    monkeypatch.setattr("tests.fuzz.targets._MESSAGES", [(broken, encoding.encode_join)])
     with pytest.raises(IndexError):
         TARGETS["messages"](seeds("messages")[0])

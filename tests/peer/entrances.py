@@ -21,7 +21,8 @@ from dht.record import MAX_QUERY_TEXT_BYTES
 from peer import directory as records
 from peer.cli import query as cli_query
 from peer.cli.errors import CliError
-from peer.mesh.messages import MAX_QUERY_BYTES, ChildrenRequest, encode_request
+from peer.mesh.encoding import encode_request
+from peer.mesh.messages import MAX_QUERY_BYTES, ChildrenRequest
 from peer.queries import XPathPolicy, token_of
 from peer.testing.peersim import PeerSimulation
 from xmlswitch import Query

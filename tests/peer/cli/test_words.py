@@ -19,8 +19,8 @@ from peer.cli.main import build_parser
 from peer.cli.running import peer_options
 from peer.cli.settings import COMMANDS, settings_for
 from peer.mesh.config import MeshConfig
-from peer.mesh.selection import RootWalk
-from peer.options import selection_policy
+from peer.mesh.placement.walk import WalkPlacement
+from peer.options import placement_named
 from peer.role import Role
 from tests.peer.cli.command import REPOSITORY, call, clean_environment
 from tests.peer.cli.inprocess import call_here
@@ -240,7 +240,7 @@ def test_what_parents_are_wanted_reaches_the_mesh():
     mesh = options.core().mesh
     assert (mesh.parents_wanted, mesh.requires_resilient_parents) == (3, True)
     assert mesh.suspect_after == MeshConfig().wan().suspect_after > MeshConfig().suspect_after
-    assert isinstance(selection_policy(options.selection), RootWalk)
+    assert isinstance(placement_named(options.selection), WalkPlacement)
     assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
     with pytest.raises(ValueError, match="selection must be one of scored, walk, got 'luck'"):
         replace(options, selection="luck")

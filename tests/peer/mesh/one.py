@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from peer.mesh import encoding
 from peer.mesh import messages as m
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
-from peer.mesh.events import AcceptLink, CloseLink, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.events import AcceptLink, CloseLink, JoinTicket, OpenLink, RefuseLink, SendMessage
 from peer.mesh.machine import Mesh
 
 
@@ -71,9 +72,9 @@ class One:
         return seen
 
     def beat(self, link, *, level=0, hops=0, resilience=255, is_leaving=False, fed=True) -> list:
-        feed = m.Feed(7, self.beats, 0) if fed else m.UNFED
+        feed = m.RootProof(7, self.beats, 0) if fed else m.UNFED
         beat = m.Beat(level, hops, resilience, is_leaving, feed)
-        self.mesh.receive_message(link, m.encode_link_message(beat), now=self.now)
+        self.mesh.receive_message(link, encoding.encode_link_message(beat), now=self.now)
         return self.drain()
 
     def offer(self, *records: CandidateRecord) -> list[OpenLink]:
@@ -84,8 +85,8 @@ class One:
 
     def accept(self, opening: OpenLink, *, level=0, hops=0, resilience=255, fed=True) -> list:
         self.beats += 1
-        reply = m.Accept(level, hops, resilience, m.Feed(7, self.beats, 0) if fed else m.UNFED)
-        self.mesh.link_opened(opening.link, m.encode_accept(reply), now=self.now)
+        reply = m.Accept(level, hops, resilience, m.RootProof(7, self.beats, 0) if fed else m.UNFED)
+        self.mesh.link_opened(opening.link, encoding.encode_accept(reply), now=self.now)
         return self.drain()
 
     def place(self, *names: str, level: int = 0) -> None:
@@ -110,14 +111,16 @@ class One:
         """A join comes in; returns AcceptLink or RefuseLink."""
         self.requests += 1
         hello = m.Join(named(name), run, number, level, 2, parents, parents, is_repair=False, has_children=has_children)
-        self.mesh.receive_join(Request(self.requests), (host, port), m.encode_join(hello), now=self.now, query=query)
+        self.mesh.receive_join(
+            JoinTicket(self.requests), (host, port), encoding.encode_join(hello), now=self.now, query=query
+        )
         answers = [e for e in self.drain() if isinstance(e, AcceptLink | RefuseLink)]
         assert len(answers) == 1
         return answers[0]
 
     def report(self, link, *, level=5_000, parents=2, children=0, free=1, free_for_repair=1, is_leaving=False) -> list:
         report = m.Report(level, 2, 2, is_leaving, parents, children, free, free_for_repair)
-        self.mesh.receive_message(link, m.encode_link_message(report), now=self.now)
+        self.mesh.receive_message(link, encoding.encode_link_message(report), now=self.now)
         return self.drain()
 
     def opened(self, effects=None) -> list[OpenLink]:
@@ -128,5 +131,5 @@ class One:
         return {e.link: e.reason for e in among if isinstance(e, CloseLink)}
 
     def sent(self, kind, effects) -> list:
-        bodies = [m.decode_link_message_untrusted(e.body) for e in effects if isinstance(e, SendMessage)]
+        bodies = [encoding.decode_link_message_untrusted(e.body) for e in effects if isinstance(e, SendMessage)]
         return [b for b in bodies if isinstance(b, kind)]

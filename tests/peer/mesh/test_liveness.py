@@ -18,7 +18,7 @@ from peer.mesh.liveness import (
     slept,
     verdict,
 )
-from peer.mesh.messages import MAX_AGE_MS, ROOT_RESILIENCE, UNFED, Feed
+from peer.mesh.messages import MAX_AGE_MS, ROOT_RESILIENCE, UNFED, RootProof
 
 LIMITS = {"feed_timeout": 3.0, "max_feed_age": 20.0}
 
@@ -39,18 +39,18 @@ def test_sleep_is_a_timer_that_came_much_too_late(now, due, late):
 def test_only_an_advancing_counter_keeps_a_parent_fed():
     feed = RootFeed(RootMemory(0.1))
     assert not feed.is_fresh(0.0, **LIMITS)
-    feed.hear(Feed(1, 10, 100), 5.0)
+    feed.hear(RootProof(1, 10, 100), 5.0)
     assert feed.is_fresh(8.0, **LIMITS)
-    feed.hear(Feed(1, 10, 100), 8.0)  # the same beat again, said to be young: a loop passes it round
-    feed.hear(Feed(1, 9, 0), 8.0)
+    feed.hear(RootProof(1, 10, 100), 8.0)  # the same beat again, said to be young: a loop passes it round
+    feed.hear(RootProof(1, 9, 0), 8.0)
     assert not feed.is_fresh(8.1, **LIMITS)
-    feed.hear(Feed(1, 11, 0), 8.1)
+    feed.hear(RootProof(1, 11, 0), 8.1)
     assert feed.is_fresh(8.1, **LIMITS)
 
 
 def test_the_told_age_bounds_a_counter_heard_for_the_first_time():
     feed = RootFeed(RootMemory(0.1))
-    feed.hear(Feed(1, 10, 19_000), 100.0)
+    feed.hear(RootProof(1, 10, 19_000), 100.0)
     assert feed.is_fresh(100.0, **LIMITS)
     assert not feed.is_fresh(101.5, **LIMITS)
 
@@ -58,14 +58,14 @@ def test_the_told_age_bounds_a_counter_heard_for_the_first_time():
 def test_two_roots_alternate():
     feed = RootFeed(RootMemory(0.1))
     for beat in range(20):
-        feed.hear(Feed(1 + beat % 2, beat, 0), beat * 1.0)
+        feed.hear(RootProof(1 + beat % 2, beat, 0), beat * 1.0)
         assert feed.advanced_at == beat * 1.0
 
 
 def test_the_table_of_runs_is_bounded_and_forgets_the_longest_silent():
     feed = RootFeed(RootMemory(0.1))
     for run in range(1, 50):
-        feed.hear(Feed(run, 1, 0), float(run))
+        feed.hear(RootProof(run, 1, 0), float(run))
     assert len(feed._beats) == MAX_RUNS_A_PARENT
     assert set(feed._beats) == {46, 47, 48, 49}
 
@@ -73,12 +73,12 @@ def test_the_table_of_runs_is_bounded_and_forgets_the_longest_silent():
 def test_old_beats_stay_old_on_new_links():
     memory = RootMemory(0.1)
     first = RootFeed(memory)
-    first.hear(Feed(1, 100, 0), 50.0)
+    first.hear(RootProof(1, 100, 0), 50.0)
     late = RootFeed(memory)
-    late.hear(Feed(1, 100, 500), 60.0)
+    late.hear(RootProof(1, 100, 500), 60.0)
     assert late.advanced_at == 50.0
     slower = RootFeed(memory)
-    slower.hear(Feed(1, 90, 500), 50.1)
+    slower.hear(RootProof(1, 90, 500), 50.1)
     assert slower.advanced_at == pytest.approx(49.0)
     assert slower.is_fresh(50.1, **LIMITS)
 
@@ -86,20 +86,20 @@ def test_old_beats_stay_old_on_new_links():
 def test_a_parent_that_lies_about_a_counter_does_not_starve_the_others():
     memory = RootMemory(0.1)
     honest, liar, new = RootFeed(memory), RootFeed(memory), RootFeed(memory)
-    honest.hear(Feed(1, 10, 0), 1.0)
-    liar.hear(Feed(1, 2**63, 0), 1.1)
-    honest.hear(Feed(1, 11, 0), 1.2)
+    honest.hear(RootProof(1, 10, 0), 1.0)
+    liar.hear(RootProof(1, 2**63, 0), 1.1)
+    honest.hear(RootProof(1, 11, 0), 1.2)
     assert honest.is_fresh(1.2, **LIMITS)
-    new.hear(Feed(1, 12, 0), 1.3)
+    new.hear(RootProof(1, 12, 0), 1.3)
     assert not new.is_fresh(1.3, **LIMITS)
-    new.hear(Feed(1, 13, 0), 1.4)
+    new.hear(RootProof(1, 13, 0), 1.4)
     assert new.is_fresh(1.4, **LIMITS)
 
 
 def test_memory_is_bounded():
     memory = RootMemory(0.1)
     for run in range(1_000):
-        memory.hear(Feed(run, 1, 0), float(run))
+        memory.hear(RootProof(run, 1, 0), float(run))
     assert len(memory._beats) == MAX_RUNS_REMEMBERED
 
 
@@ -107,8 +107,8 @@ def test_an_unfed_parent_proves_nothing():
     feed = RootFeed(RootMemory(0.1))
     feed.hear(UNFED, 1.0)
     assert feed.told(1.0) == UNFED
-    feed.hear(Feed(1, 1, 500), 1.0)
-    assert feed.told(1.25) == Feed(1, 1, 750)
+    feed.hear(RootProof(1, 1, 500), 1.0)
+    assert feed.told(1.25) == RootProof(1, 1, 750)
     assert feed.told(1.0 + MAX_AGE_MS / 1000) == UNFED
 
 
@@ -117,7 +117,7 @@ def test_a_loop_of_believers_runs_dry(length, order):
     """Peers that only hear each other cannot refresh: the counter never advances past what was heard before the cut."""
     feeds = [RootFeed(RootMemory(0.1)) for _ in range(length)]
     for feed in feeds:
-        feed.hear(Feed(1, 5, 0), 0.0)
+        feed.hear(RootProof(1, 5, 0), 0.0)
     now = 0.0
     for step in order:
         now += 0.05

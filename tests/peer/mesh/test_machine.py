@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from peer.mesh import encoding
 from peer.mesh import messages as m
 from peer.mesh.config import MeshConfig
 from peer.mesh.events import (
@@ -26,7 +27,7 @@ from peer.mesh.events import (
 )
 from peer.mesh.membership import Membership, MembershipError
 from peer.mesh.messages import CloseReason, RefuseReason
-from peer.mesh.selection import RootWalk
+from peer.mesh.placement.walk import WalkPlacement
 from tests.peer.mesh.one import One, named, record
 
 ASKER = ("10.6.6.6", 6_000)
@@ -44,7 +45,7 @@ def test_a_new_peer_asks_the_directory_and_joins_n_candidates_at_once():
     assert any(isinstance(e, CandidatesWanted) and e.below_level == m.UNPLACED for e in one.effects)
     openings = one.offer(record("a"), record("b"), record("c"))
     assert len(openings) == 2
-    hello = m.decode_join_untrusted(openings[0].hello)
+    hello = encoding.decode_join_untrusted(openings[0].hello)
     assert (hello.level, hello.wanted, hello.has_children) == (m.UNPLACED, 2, False)
     for opening in openings:
         one.accept(opening)
@@ -67,21 +68,21 @@ def test_a_refusal_leads_to_those_it_refers_to():
     one = One(MeshConfig(parents_wanted=1))
     (opening,) = one.offer(record("a"))
     referral = m.PeerAt(named("kid"), ("10.9.9.9", 4_000), 600)
-    body = m.encode_refuse(m.Refuse((referral,)))
+    body = encoding.encode_refuse(m.Refuse((referral,)))
     one.mesh.link_refused(opening.link, RefuseReason.FULL, body, now=one.now)
     one.mesh.handle_timeout(now=one.now)
     assert [e.peer_id for e in one.opened(one.drain())] == [named("kid")]
 
 
 def test_the_walk_asks_a_refuser_for_its_children():
-    one = One(MeshConfig(parents_wanted=1), policy=RootWalk())
+    one = One(MeshConfig(parents_wanted=1), placement=WalkPlacement())
     (opening,) = one.offer(record("root"))
     one.mesh.link_refused(opening.link, RefuseReason.FULL, b"", now=one.now)
     (inquiry,) = [e for e in one.drain() if isinstance(e, Inquire)]
-    assert m.decode_request_untrusted(inquiry.request) == m.ChildrenRequest(b"")
+    assert encoding.decode_request_untrusted(inquiry.request) == m.ChildrenRequest(b"")
     one.mesh.handle_timeout(now=one.now)
     answer = m.Peers((m.PeerAt(named("kid"), ("10.9.9.9", 4_000), 600),))
-    one.mesh.inquiry_answered(inquiry.inquiry, m.encode_answer(answer), now=one.now)
+    one.mesh.inquiry_answered(inquiry.inquiry, encoding.encode_answer(answer), now=one.now)
     one.mesh.handle_timeout(now=one.now)
     assert [e.peer_id for e in one.opened(one.drain())] == [named("kid")]
 
@@ -284,11 +285,11 @@ def test_a_full_peer_refers_to_children_with_room_below_the_joiner():
     one.report(links[1], level=5_000)
     one.report(links[2], level=2_000, free=0, free_for_repair=1)
     refused = one.ask("new", port=9)
-    names = {p.peer_id for p in m.decode_refuse_untrusted(refused.body).referrals}
+    names = {p.peer_id for p in encoding.decode_refuse_untrusted(refused.body).referrals}
     assert names == {named("kid0"), named("kid1")}
     one.ask("repair", port=10, has_children=True, level=90_000)
     refused = one.ask("repair2", port=11, has_children=True, level=4_000)
-    names = {p.peer_id for p in m.decode_refuse_untrusted(refused.body).referrals}
+    names = {p.peer_id for p in encoding.decode_refuse_untrusted(refused.body).referrals}
     assert names == {named("kid0"), named("kid2")}
 
 
@@ -391,7 +392,9 @@ def test_primitives_children_parents_and_status():
     one.report(other)
 
     def answer(request) -> m.Answer:
-        return m.decode_answer_untrusted(one.mesh.answer_inquiry(m.encode_request(request), ASKER, now=one.now))
+        return encoding.decode_answer_untrusted(
+            one.mesh.answer_inquiry(encoding.encode_request(request), ASKER, now=one.now)
+        )
 
     assert [p.peer_id for p in answer(m.ChildrenRequest(b"//f")).peers] == [named("kid")]
     assert {p.peer_id for p in answer(m.ChildrenRequest(b"")).peers} == {named("kid"), named("other")}
@@ -520,7 +523,7 @@ def test_after_a_sleep_nothing_counts_until_parents_have_proved_themselves():
     assert not one.mesh.is_rooted
     assert one.ask("other").reason is RefuseReason.NOT_ROOTED
     assert not one.mesh.candidates.eligible(one.now, below=m.UNPLACED, exclude=())
-    one.mesh.receive_message(first, m.encode_link_message(m.Echo(probes[0].number)), now=one.now)
+    one.mesh.receive_message(first, encoding.encode_link_message(m.Echo(probes[0].number)), now=one.now)
     one.beats += 1
     one.beat(first)
     assert one.mesh.is_rooted
@@ -540,7 +543,7 @@ def test_an_echo_of_an_earlier_sleep_proves_nothing():
     one.mesh.handle_timeout(now=one.now)
     one.drain()
     for link in list(one.mesh.parents.links):
-        one.mesh.receive_message(link, m.encode_link_message(m.Echo(1)), now=one.now)
+        one.mesh.receive_message(link, encoding.encode_link_message(m.Echo(1)), now=one.now)
     assert not one.mesh.is_rooted
 
 
@@ -548,7 +551,7 @@ def test_a_parent_answers_a_probe():
     one = One()
     one.place("a", "b")
     kid = one.ask("kid").link
-    one.mesh.receive_message(kid, m.encode_link_message(m.Probe(41)), now=one.now)
+    one.mesh.receive_message(kid, encoding.encode_link_message(m.Probe(41)), now=one.now)
     assert one.sent(m.Echo, one.drain()) == [m.Echo(41)]
 
 

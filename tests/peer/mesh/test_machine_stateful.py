@@ -8,16 +8,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from peer.mesh import encoding
 from peer.mesh import messages as m
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
-from peer.mesh.events import AcceptLink, CloseLink, Inquire, OpenLink, RefuseLink, Request, SendMessage
+from peer.mesh.events import AcceptLink, CloseLink, Inquire, JoinTicket, OpenLink, RefuseLink, SendMessage
 from peer.mesh.machine import Mesh
 from peer.mesh.membership import Membership
 
 names = st.integers(0, 11).map(lambda i: m.PeerId(b"peer%02d" % i))
 levels = st.sampled_from([0, 0, 100, 700, 1_500, 3_000, 6_000, m.MAX_LEVEL, m.UNPLACED])
-feeds = st.builds(m.Feed, st.integers(1, 3), st.integers(0, 1_000), st.sampled_from([0, 0, 0, 100, 5_000, 65_535]))
+feeds = st.builds(m.RootProof, st.integers(1, 3), st.integers(0, 1_000), st.sampled_from([0, 0, 0, 100, 5_000, 65_535]))
 small = st.integers(0, 255)
 
 
@@ -66,10 +67,10 @@ class AnyOrder(RuleBasedStateMachine):
                 self.held.discard(effect.link)
             elif isinstance(effect, SendMessage):
                 assert set(effect.links) <= self.held | self.ending, "words on a link that is gone"
-                m.decode_link_message_untrusted(effect.body)
+                encoding.decode_link_message_untrusted(effect.body)
             elif isinstance(effect, RefuseLink):
                 if effect.body:
-                    m.decode_refuse_untrusted(effect.body)
+                    encoding.decode_refuse_untrusted(effect.body)
             elif isinstance(effect, Inquire):
                 self.inquiries.add(effect.inquiry)
         while self.mesh.next_event() is not None:
@@ -115,7 +116,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.mesh.handle_timeout(now=self.now)
             self.drain()
         self.beats += 1
-        reply = m.encode_accept(m.Accept(answer, 1, 2, m.Feed(1, self.beats, age)))
+        reply = encoding.encode_accept(m.Accept(answer, 1, 2, m.RootProof(1, self.beats, age)))
         for link in sorted(self.opening - before):
             if link in self.opening:
                 self.opening.discard(link)
@@ -128,8 +129,8 @@ class AnyOrder(RuleBasedStateMachine):
     def all_parents_beat(self):
         self.beats += 1
         for link, parent in list(self.mesh.parents.links.items()):
-            beat = m.Beat(parent.told, parent.hops, parent.resilience, False, m.Feed(1, self.beats, 0))
-            self.mesh.receive_message(link, m.encode_link_message(beat), now=self.now)
+            beat = m.Beat(parent.told, parent.hops, parent.resilience, False, m.RootProof(1, self.beats, 0))
+            self.mesh.receive_message(link, encoding.encode_link_message(beat), now=self.now)
             self.drain()
 
     @rule(name=names, level=levels, flags=st.booleans(), number=st.integers(1, 4), parents=st.integers(0, 3))
@@ -137,7 +138,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.requests += 1
         hello = m.Join(name, 1, number, level, 2, parents, 1, flags, flags)
         self.mesh.receive_join(
-            Request(self.requests), (f"10.0.0.{name[-1]}", 4_000), m.encode_join(hello), now=self.now
+            JoinTicket(self.requests), (f"10.0.0.{name[-1]}", 4_000), encoding.encode_join(hello), now=self.now
         )
         self.drain()
 
@@ -148,7 +149,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.opening.discard(link)
         self.held.add(link)
         self.ending.add(link)
-        self.mesh.link_opened(link, m.encode_accept(m.Accept(level, hops, resilience, feed)), now=self.now)
+        self.mesh.link_opened(link, encoding.encode_accept(m.Accept(level, hops, resilience, feed)), now=self.now)
         self.drain()
 
     @precondition(lambda self: self.opening)
@@ -192,7 +193,7 @@ class AnyOrder(RuleBasedStateMachine):
         ),
     )
     def word(self, data, message):
-        self.mesh.receive_message(self.pick(data, self.held), m.encode_link_message(message), now=self.now)
+        self.mesh.receive_message(self.pick(data, self.held), encoding.encode_link_message(message), now=self.now)
         self.drain()
 
     @precondition(lambda self: self.held)
@@ -205,7 +206,7 @@ class AnyOrder(RuleBasedStateMachine):
     def asked(self, body):
         answer = self.mesh.answer_inquiry(body, ("10.6.6.6", 6_000), now=self.now)
         if answer is not None:
-            m.decode_answer_untrusted(answer)
+            encoding.decode_answer_untrusted(answer)
 
     @precondition(lambda self: self.mesh.state not in (Membership.LEAVING, Membership.LEFT))
     @rule(really=st.integers(0, 63))

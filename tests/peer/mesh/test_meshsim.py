@@ -11,7 +11,7 @@ import pytest
 from peer.mesh.config import MeshConfig
 from peer.mesh.levels import LevelRules
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.selection import RootWalk
+from peer.mesh.placement.walk import WalkPlacement
 from peer.testing import MeshSimulation, MeshViolation, NetworkModel
 from peer.testing.campaign import run_campaign
 
@@ -199,7 +199,7 @@ def test_the_paper_s_rule_would_cascade_and_the_check_sees_it():
                 for link in list(mesh.parents.links):
                     peer.links.drop(link)
                 if mesh.state is Membership.ORPHANED:
-                    mesh._restart_cold(simulation.now)
+                    mesh._upkeep._restart_cold(simulation.now)
                 peer.links.after_input()
         simulation.clock.after(1.0, cold_when_short)
 
@@ -256,7 +256,7 @@ def test_a_mesh_of_different_n_with_clients_that_ask_for_resilient_parents():
 
 
 def test_the_paper_s_walk_builds_a_mesh_too_and_costs_more():
-    scored, walked = built(11, 80), built(11, 80, policy=RootWalk)
+    scored, walked = built(11, 80), built(11, 80, placement=WalkPlacement)
     assert max(walked.depths()) <= 8
     assert median(walked.measures.join_messages) > 1.5 * median(scored.measures.join_messages)
 

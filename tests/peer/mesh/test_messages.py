@@ -9,71 +9,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peer.mesh import encoding
 from peer.mesh import messages as m
 
 ID = m.PeerId(bytes(range(20)))
 OTHER = m.PeerId(b"\xaa" * 4)
-FEED = m.Feed(run=0x1122334455667788, beat=300, age_ms=250)
+FEED = m.RootProof(run=0x1122334455667788, beat=300, age_ms=250)
 
 GOLDEN = {
     "join": (
         m.Join(ID, 0x0102030405060708, 9, 1_536, 2, 1, 1, is_repair=True, has_children=True),
-        m.encode_join,
-        m.decode_join_untrusted,
+        encoding.encode_join,
+        encoding.decode_join_untrusted,
         "0101030000060002010101020304050607080000000914000102030405060708090a0b0c0d0e0f10111213",
     ),
     "accept": (
         m.Accept(700, 1, 2, FEED),
-        m.encode_accept,
-        m.decode_accept_untrusted,
+        encoding.encode_accept,
+        encoding.decode_accept_untrusted,
         "0102000002bc01021122334455667788000000000000012c00fa",
     ),
     "refuse": (
         m.Refuse((m.PeerAt(OTHER, ("192.0.2.7", 4_000), 900), m.PeerAt(OTHER, ("2001:db8::1", 4_001), 901))),
-        m.encode_refuse,
-        m.decode_refuse_untrusted,
+        encoding.encode_refuse,
+        encoding.decode_refuse_untrusted,
         "01030204aaaaaaaa0000038404c00002070fa004aaaaaaaa000003850620010db80000000000000000000000010fa1",
     ),
     "beat": (
         m.Beat(700, 1, 2, is_leaving=True, feed=FEED),
-        m.encode_link_message,
-        m.decode_link_message_untrusted,
+        encoding.encode_link_message,
+        encoding.decode_link_message_untrusted,
         "010401000002bc01021122334455667788000000000000012c00fa",
     ),
     "report": (
         m.Report(1_400, 2, 2, is_leaving=False, parents=2, children=3, free=1, free_for_repair=3),
-        m.encode_link_message,
-        m.decode_link_message_untrusted,
+        encoding.encode_link_message,
+        encoding.decode_link_message_untrusted,
         "0105000000057802020200030001" + "0003",
     ),
-    "probe": (m.Probe(7), m.encode_link_message, m.decode_link_message_untrusted, "010600000007"),
-    "echo": (m.Echo(7), m.encode_link_message, m.decode_link_message_untrusted, "010700000007"),
-    "children": (m.ChildrenRequest(b"//f"), m.encode_request, m.decode_request_untrusted, "010800032f2f66"),
-    "parents": (m.ParentsRequest(), m.encode_request, m.decode_request_untrusted, "0109"),
-    "status": (m.StatusRequest(), m.encode_request, m.decode_request_untrusted, "010a"),
-    "wants": (m.WantsRequest(), m.encode_request, m.decode_request_untrusted, "010d"),
-    "wanted": (m.Wanted(b"//f"), m.encode_answer, m.decode_answer_untrusted, "010e0100032f2f66"),
-    "wanted, not told": (m.Wanted(None), m.encode_answer, m.decode_answer_untrusted, "010e000000"),
+    "probe": (m.Probe(7), encoding.encode_link_message, encoding.decode_link_message_untrusted, "010600000007"),
+    "echo": (m.Echo(7), encoding.encode_link_message, encoding.decode_link_message_untrusted, "010700000007"),
+    "children": (
+        m.ChildrenRequest(b"//f"),
+        encoding.encode_request,
+        encoding.decode_request_untrusted,
+        "010800032f2f66",
+    ),
+    "parents": (m.ParentsRequest(), encoding.encode_request, encoding.decode_request_untrusted, "0109"),
+    "status": (m.StatusRequest(), encoding.encode_request, encoding.decode_request_untrusted, "010a"),
+    "wants": (m.WantsRequest(), encoding.encode_request, encoding.decode_request_untrusted, "010d"),
+    "wanted": (m.Wanted(b"//f"), encoding.encode_answer, encoding.decode_answer_untrusted, "010e0100032f2f66"),
+    "wanted, not told": (m.Wanted(None), encoding.encode_answer, encoding.decode_answer_untrusted, "010e000000"),
     "peers": (
         m.Peers((m.PeerAt(OTHER, ("192.0.2.7", 4_000), 900),)),
-        m.encode_answer,
-        m.decode_answer_untrusted,
+        encoding.encode_answer,
+        encoding.decode_answer_untrusted,
         "010b0104aaaaaaaa0000038404c00002070fa0",
     ),
     "state": (
         m.State(OTHER, 700, 1, 2, True, 2, 2, 3, 6),
-        m.encode_answer,
-        m.decode_answer_untrusted,
+        encoding.encode_answer,
+        encoding.decode_answer_untrusted,
         "010c01000002bc010202020003000604aaaaaaaa",
     ),
 }
 DECODERS = [
-    m.decode_join_untrusted,
-    m.decode_accept_untrusted,
-    m.decode_refuse_untrusted,
-    m.decode_link_message_untrusted,
-    m.decode_request_untrusted,
-    m.decode_answer_untrusted,
+    encoding.decode_join_untrusted,
+    encoding.decode_accept_untrusted,
+    encoding.decode_refuse_untrusted,
+    encoding.decode_link_message_untrusted,
+    encoding.decode_request_untrusted,
+    encoding.decode_answer_untrusted,
 ]
 
 
@@ -120,27 +126,27 @@ def test_random_bytes_are_malformed_or_a_message(body):
 
 def test_counts_are_checked_before_anything_is_read():
     with pytest.raises(m.MalformedMessage, match="at most 4"):
-        m.decode_refuse_untrusted(bytes([m.VERSION, m.MessageType.REFUSE, 255]))
+        encoding.decode_refuse_untrusted(bytes([m.VERSION, encoding.MessageType.REFUSE, 255]))
     with pytest.raises(m.MalformedMessage, match="at most"):
-        m.decode_request_untrusted(bytes([m.VERSION, m.MessageType.CHILDREN, 0xFF, 0xFF]) + b"x" * 65_535)
+        encoding.decode_request_untrusted(bytes([m.VERSION, encoding.MessageType.CHILDREN, 0xFF, 0xFF]) + b"x" * 65_535)
 
 
 def test_the_longest_answer_fits_one_datagram():
-    peer = m.PeerAt(m.PeerId(b"x" * m.MAX_PEER_ID_BYTES), ("2001:db8::1", 65_535), m.MAX_LEVEL)
-    assert len(m.encode_answer(m.Peers((peer,) * m.MAX_PEERS_IN_ANSWER))) <= m.MAX_BODY_BYTES
-    assert len(m.encode_request(m.ChildrenRequest(b"q" * m.MAX_QUERY_BYTES))) <= m.MAX_BODY_BYTES
+    peer = m.PeerAt(m.PeerId(b"x" * encoding.MAX_PEER_ID_BYTES), ("2001:db8::1", 65_535), m.MAX_LEVEL)
+    assert len(encoding.encode_answer(m.Peers((peer,) * m.MAX_PEERS_IN_ANSWER))) <= encoding.MAX_BODY_BYTES
+    assert len(encoding.encode_request(m.ChildrenRequest(b"q" * m.MAX_QUERY_BYTES))) <= encoding.MAX_BODY_BYTES
 
 
-ids = st.binary(min_size=1, max_size=m.MAX_PEER_ID_BYTES).map(m.PeerId)
+ids = st.binary(min_size=1, max_size=encoding.MAX_PEER_ID_BYTES).map(m.PeerId)
 u8, u16, u32, u64 = (st.integers(0, 2**bits - 1) for bits in (8, 16, 32, 64))
-feeds = st.builds(m.Feed, u64, u64, u16)
+feeds = st.builds(m.RootProof, u64, u64, u16)
 addresses = st.tuples(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(1, 65_535))
 peers = st.builds(m.PeerAt, ids, addresses, u32)
 
 
 @given(st.builds(m.Join, ids, u64, u32, u32, u8, u8, u8, st.booleans(), st.booleans()))
 def test_joins_round_trip(join):
-    assert m.decode_join_untrusted(m.encode_join(join)) == join
+    assert encoding.decode_join_untrusted(encoding.encode_join(join)) == join
 
 
 @given(
@@ -152,11 +158,11 @@ def test_joins_round_trip(join):
     )
 )
 def test_link_messages_round_trip(message):
-    assert m.decode_link_message_untrusted(m.encode_link_message(message)) == message
+    assert encoding.decode_link_message_untrusted(encoding.encode_link_message(message)) == message
 
 
 @given(st.lists(peers, max_size=m.MAX_PEERS_IN_ANSWER).map(tuple))
 def test_peers_round_trip(some):
-    assert m.decode_answer_untrusted(m.encode_answer(m.Peers(some))) == m.Peers(some)
+    assert encoding.decode_answer_untrusted(encoding.encode_answer(m.Peers(some))) == m.Peers(some)
     few = m.Refuse(some[: m.MAX_REFERRALS])
-    assert m.decode_refuse_untrusted(m.encode_refuse(few)) == few
+    assert encoding.decode_refuse_untrusted(encoding.encode_refuse(few)) == few

@@ -52,7 +52,7 @@ class Answering(Crawler):
         async def roots(stream):
             return [record]
 
-        async def candidates(stream, repair):
+        async def candidates(stream, query):
             return []
 
         self.directory = SimpleNamespace(roots=roots, candidates=candidates)

@@ -10,18 +10,9 @@ import pytest
 from dcp import Config, Hub
 from dcp.events import InquiryAnswered
 from peer.mesh.config import MeshConfig
-from peer.mesh.messages import (
-    ChildrenRequest,
-    ParentsRequest,
-    Peers,
-    State,
-    StatusRequest,
-    Wanted,
-    WantsRequest,
-    decode_answer_untrusted,
-    encode_request,
-)
-from peer.mesh.selection import RootWalk
+from peer.mesh.encoding import decode_answer_untrusted, encode_request
+from peer.mesh.messages import ChildrenRequest, ParentsRequest, Peers, State, StatusRequest, Wanted, WantsRequest
+from peer.mesh.placement.walk import WalkPlacement
 from peer.queries import token_of
 from peer.testing.peersim import PeerSimulation
 from tests.peer.whole.simulated import build, complete, packet, short, sound_parents
@@ -125,7 +116,7 @@ def test_the_papers_walk_goes_from_a_full_root_down_through_its_children():
     sim.add_leaf("C0", parents=1)
     sim.run_until(3.0)
     assert sim.peers["R"].core.mesh.children.free == 0
-    late = sim.add_leaf("C1", parents=1, selection=RootWalk())
+    late = sim.add_leaf("C1", parents=1, placement=WalkPlacement())
     sim.forget_records_except("R")
     sim.run_until(8.0)
     assert sound_parents(late) == 1
@@ -165,3 +156,20 @@ def test_a_client_that_asks_for_resilient_parents_takes_no_others():
         for parent in sim.peers["strict"].core.mesh.parents.links.values():
             assert parent.resilience >= 2
     assert sound_parents(sim.peers["strict"]) == 2
+
+
+def test_a_placement_sees_what_dcp_measured_on_each_link():
+    sim = build(14, loss=0.05)
+    now = sim.network.now
+    sim.feed(rate=50, until=now + 2, make=packet)
+    sim.run_until(now + 3)
+    core = sim.peers["C0"].core
+    measured = core.qualities(sim.network.now)
+    assert set(measured) == set(core.mesh.parents.links)
+    assert sum(quality.first_share for quality in measured.values()) == pytest.approx(1.0, abs=0.1)
+    for quality in measured.values():
+        assert 0.005 < quality.round_trip < 0.1
+        assert 0 <= quality.loss < 0.5
+        assert quality.rate is quality.lateness is None, "not measured yet"
+    router = sim.peers["I0"].core
+    assert set(router.qualities(sim.network.now)) == {*router.mesh.parents.links, *router.mesh.children.links}

@@ -17,8 +17,9 @@ from peer.coreconfig import CoreConfig
 from peer.directory import candidate_of
 from peer.errors import QueryNotCarried
 from peer.flow import Disconnected, FlowConfig, QueryNarrowed
+from peer.mesh.encoding import encode_request
 from peer.mesh.messages import ChildrenRequest as Children
-from peer.mesh.messages import PeerId, encode_request
+from peer.mesh.messages import PeerId
 from peer.queries import MAX_REMEMBERED_BYTES, XPathPolicy, token_of
 from peer.role import Role
 from peer.testing.peersim import PeerSimulation

@@ -1,15 +1,11 @@
-"""The cache of candidates and the two policies."""
+"""The cache of candidates: whose word counts, who is avoided for how long, who is forgotten."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
-
-import pytest
 
 from peer.mesh.candidates import AVOIDANCE, CandidateCache, CandidateRecord, network_prefix
 from peer.mesh.messages import UNPLACED, PeerAt, PeerId, RefuseReason
-from peer.mesh.selection import RootWalk, ScoredSelection, Seeker, score
 
 ME = PeerId(b"me")
 
@@ -17,13 +13,6 @@ ME = PeerId(b"me")
 def record(name: str, **changes) -> CandidateRecord:
     host = f"10.0.{len(name)}.{ord(name[0]) % 250 + 1}"
     plain = CandidateRecord(PeerId(name.encode()), (host, 4_000), 700, 1, 0.5, 2, 3, 2)
-    return replace(plain, **changes)
-
-
-def seeker(**changes) -> Seeker:
-    plain = Seeker(
-        has_children=False, choices=3, parent_hosts=frozenset(), parent_prefixes=frozenset(), coverage=lambda q: 1.0
-    )
     return replace(plain, **changes)
 
 
@@ -116,72 +105,6 @@ def test_the_cache_is_bounded_and_keeps_roots():
     assert cache.find(PeerId(b"root")) is not None
 
 
-@pytest.mark.parametrize(
-    ("better", "worse"),
-    [
-        ({"hops": 1}, {"hops": 2}),
-        ({"load": 0.1}, {"load": 0.9}),
-        ({"query": b"all"}, {"query": b"none"}),
-        ({"address": ("10.9.9.9", 1)}, {"address": ("10.1.1.1", 1)}),  # the host of a parent
-        ({"address": ("10.1.1.2", 1)}, {"address": ("10.1.1.1", 1)}),  # its network is better than its host
-        ({"address": ("10.9.9.9", 1)}, {"address": ("10.1.1.2", 1)}),
-    ],
-)
-def test_what_makes_a_candidate_better(better, worse):
-    who = seeker(
-        parent_hosts=frozenset({"10.1.1.1"}),
-        parent_prefixes=frozenset({network_prefix("10.1.1.1")}),
-        coverage=lambda query: 0.0 if query == b"none" else 1.0,
-    )
-    cache = cache_of(record("a", **better), record("b", **worse))
-    assert score(cache.find(PeerId(b"a")), who) < score(cache.find(PeerId(b"b")), who)
-
-
-def test_a_short_round_trip_is_better():
-    cache = cache_of(record("a"), record("b"))
-    cache.answered(PeerId(b"a"), round_trip=0.01, now=1.0)
-    cache.answered(PeerId(b"b"), round_trip=0.2, now=1.0)
-    assert score(cache.find(PeerId(b"a")), seeker()) < score(cache.find(PeerId(b"b")), seeker())
-
-
 def test_prefixes_of_both_families():
     assert network_prefix("192.0.2.1") == network_prefix("192.0.2.99") != network_prefix("192.0.3.1")
     assert network_prefix("2001:db8:1::1") == network_prefix("2001:db8:1:2::9") != network_prefix("2001:db8:2::1")
-
-
-def choices(policy, cache, who, count=300):
-    rng = Random(5)
-    able = cache.eligible(1.0, below=UNPLACED, exclude=set())
-    return [policy.choose(able, who, rng).peer_id.decode() for _ in range(count)]
-
-
-def test_the_scored_choice_is_the_best_of_a_few_random_ones():
-    cache = cache_of(*(record(f"p{hops:02}", hops=hops) for hops in range(20)))
-    picked = choices(ScoredSelection(), cache, seeker(choices=3))
-    assert len(set(picked)) > 8, "a crowd does not fall on one peer"
-    assert sum(int(name[1:]) for name in picked) / len(picked) < 6, "and stays near the root"
-    narrow = choices(ScoredSelection(), cache, seeker(choices=20))
-    assert set(narrow) == {"p00"}
-
-
-def test_a_full_candidate_is_the_last_resort_and_slots_for_repair_are_for_peers_with_children():
-    cache = cache_of(record("full", free=0, free_for_repair=1, hops=0), record("open", hops=9))
-    assert set(choices(ScoredSelection(), cache, seeker())) == {"open"}
-    assert set(choices(ScoredSelection(), cache, seeker(has_children=True))) == {"full"}
-    only = cache_of(record("full", free=0))
-    assert set(choices(ScoredSelection(), only, seeker())) == {"full"}
-
-
-def test_the_walk_goes_from_the_roots_down():
-    cache = cache_of(record("root", is_root=True, level=0, hops=0))
-    walk = RootWalk()
-    assert set(choices(walk, cache, seeker())) == {"root"}
-    cache.add_hearsay([PeerAt(PeerId(b"kid"), ("10.3.3.3", 1), 600)], teller=cache.find(PeerId(b"root")), now=1.0)
-    assert set(choices(walk, cache, seeker())) == {"root"}
-    cache.refused(PeerId(b"root"), RefuseReason.FULL, until=3.0)
-    assert set(choices(walk, cache, seeker())) == {"kid"}
-
-
-def test_no_candidate_no_choice():
-    assert ScoredSelection().choose([], seeker(), Random(1)) is None
-    assert RootWalk().choose([], seeker(), Random(1)) is None

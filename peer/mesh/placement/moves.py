@@ -1,0 +1,70 @@
+"""What a placement may answer: moves, as values. The mesh machine carries them out, if the level rules allow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from peer.mesh.events import LinkId
+    from peer.mesh.hostport import HostPort
+    from peer.mesh.messages import Join, PeerId, RefuseReason
+    from peer.mesh.placement.neighbourhood import Neighbourhood
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask this candidate to be one more parent."""
+
+    candidate: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Ask this candidate first; once it is a parent, `Placement.surplus` says which one goes."""
+
+    parent: LinkId
+    candidate: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Give up this parent."""
+
+    parent: LinkId
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Send this child elsewhere so that a joiner gets its slot."""
+
+    child: LinkId
+    for_join: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class AskChildren:
+    """Ask this peer, which refused us, who its children are."""
+
+    peer: PeerId
+
+
+class Placement(Protocol):
+    """Calls are synchronous and never nested. The same view and random state give the same answer."""
+
+    def wanted(self, around: Neighbourhood, rng: Random) -> Ask | None:
+        """A parent is missing: the next candidate to ask."""
+
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | None:
+        """Nothing is missing and nothing is pending: a parent worth moving to."""
+
+    def surplus(self, around: Neighbourhood) -> Drop | None:
+        """More parents than wanted, and enough sound ones: the one to give up, or None to wait."""
+
+    def room(self, around: Neighbourhood, join: Join, address: HostPort) -> Evict | None:
+        """Every slot is taken: the child that has to give up its own for this join, or None to refuse."""
+
+    def after_refusal(self, peer: PeerId, reason: RefuseReason) -> AskChildren | None:
+        """A candidate refused us: whether to ask it for its children."""

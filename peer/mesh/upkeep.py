@@ -1,0 +1,214 @@
+"""Keeping the mesh around this peer in order: after every loss, and whenever time has shown something.
+
+A repair is not a procedure but a difference: `review` compares the sound parents with the wanted ones, and everything
+that changes either ends there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peer.mesh.events import ChildLost, ColdRestart, Degraded, Left, ParentLost, ParentSuspected, Restored
+from peer.mesh.membership import SEEKING, Input, Membership
+from peer.mesh.messages import UNPLACED, CloseReason
+from peer.mesh.timers import Timer
+
+if TYPE_CHECKING:
+    from peer.mesh.advertising import Advertising
+    from peer.mesh.children import Child, ChildTable
+    from peer.mesh.parents import Parent, ParentTable
+    from peer.mesh.placement.moves import Placement
+    from peer.mesh.seeking import Seeking
+    from peer.mesh.state import MeshState
+    from peer.mesh.surroundings import LinkObserver, Surroundings
+
+COLD_RETRY = 1.0
+"""Seconds until an orphan that found nobody at any level looks again whether a cold restart would help."""
+NEVER = float("inf")
+
+
+class Upkeep:
+    """Invariant: after each public call the state, the level and the timers fit the two tables of links."""
+
+    def __init__(
+        self,
+        own: MeshState,
+        parents: ParentTable,
+        children: ChildTable,
+        *,
+        seeking: Seeking,
+        advertising: Advertising,
+        placement: Placement,
+        surroundings: Surroundings,
+        observer: LinkObserver,
+    ) -> None:
+        self._own, self._parents, self._children = own, parents, children
+        self._seeking, self._advertising = seeking, advertising
+        self._placement, self._surroundings, self._observer = placement, surroundings, observer
+        self.short_since: float | None = None
+        """Since when there have been fewer sound parents than wanted; None while there are enough."""
+
+    # Level and state
+
+    def relevel(self) -> None:
+        """Keep the level above every parent: rise where R4 lets it, fall where R5 lets it and it pays."""
+        own = self._own
+        told = self._parents.told()
+        if not told or own.is_root:
+            return
+        if own.level == UNPLACED or own.level <= max(told):
+            if own.rules.may_rise(has_children=bool(self._children)):
+                own.set_level(own.rules.place(told, own.rng))
+            return
+        lower = own.rules.lowered(own.level, told, own.rng)
+        if lower is not None and own.rules.may_fall(lower, told):
+            own.set_level(lower)
+
+    def review(self, now: float) -> None:
+        """Sum up the parents as one input of the table, and act on the difference."""
+        own = self._own
+        if own.state not in SEEKING:
+            return
+        wanted = own.config.parents_wanted
+        sound = len(self._parents.sound())
+        if sound >= wanted:
+            given = Input.COMPLETE
+        elif self._parents:
+            given = Input.SHORT
+        else:
+            given = Input.BARE if self._children else Input.FREE
+        before = own.state
+        own.step(given)
+        if own.state is not Membership.ORPHANED:
+            own.timers.stop(Timer.COLD)
+        elif before is not Membership.ORPHANED:
+            own.timers.set(Timer.COLD, now + own.config.cold_after)
+        if given is Input.FREE:
+            own.set_level(UNPLACED)
+        if sound >= wanted:
+            if self.short_since is not None:
+                own.events.append(Restored(wanted, now - self.short_since))
+                self.short_since = None
+            if len(self._parents) > wanted:
+                own.timers.set_earlier(Timer.PRUNE, now + own.config.spare_patience)
+            return
+        if self.short_since is None:
+            self.short_since = now
+            own.events.append(Degraded(sound, wanted))
+            self._seeking.soon(now)
+        own.timers.set_earlier(Timer.SEEK, now + own.config.backoff_limit)
+
+    # Losses
+
+    def lose_parent(self, parent: Parent, reason: CloseReason | str, now: float) -> None:
+        """A CloseReason closes the link; words mean that it is gone already."""
+        own = self._own
+        del self._parents.links[parent.link]
+        own.version += 1
+        own.counters["parents_lost"] += 1
+        if isinstance(reason, CloseReason):
+            own.close(parent.link, reason)
+            reason = reason.name.lower()
+        own.events.append(ParentLost(parent.link, parent.peer_id, reason))
+        self._seeking.candidates.failed(parent.peer_id, now=now)
+        self._advertising.touch(now)
+        self.relevel()
+        self._seeking.soon(now)
+        self.review(now)
+
+    def lose_child(self, child: Child, reason: CloseReason | str, now: float) -> None:
+        own = self._own
+        del self._children.links[child.link]
+        own.version += 1
+        if isinstance(reason, CloseReason):
+            own.close(child.link, reason)
+            reason = reason.name.lower()
+        own.events.append(ChildLost(child.link, child.peer_id, reason))
+        if own.state is Membership.LEAVING:
+            if not self._children:
+                self.finish(now)
+            return
+        self._advertising.touch(now)
+        if not self._children:
+            self.review(now)
+
+    def finish(self, now: float) -> None:
+        own = self._own
+        if own.state is Membership.LEAVING:
+            own.step(Input.GONE)
+        for link in (*self._children.links, *self._parents.links):
+            own.close(link, CloseReason.LEAVING)
+        self._children.links.clear()
+        self._parents.links.clear()
+        own.version += 1
+        own.timers.clear()
+        own.events.append(Left())
+
+    # What time shows
+
+    def on_watch(self, now: float) -> None:
+        own = self._own
+        joins_at = self._seeking.expire(now)
+        gone, children_at = self._children.silent(now, self._observer.heard_at)
+        for child in gone:
+            if child.link in self._children.links:
+                self.lose_child(child, CloseReason.SILENT, now)
+        if own.state is Membership.LEFT:
+            return
+        found = self._parents.judge(now, self._observer.heard_at)
+        for parent in found.suspected:
+            own.counters["suspected"] += 1
+            own.events.append(ParentSuspected(parent.link, parent.peer_id))
+        for parent in found.dead:
+            self.lose_parent(parent, CloseReason.SILENT, now)
+        if found.suspected or found.starved:
+            self._advertising.touch(now)
+            self._seeking.soon(now)
+        self.review(now)
+        next_at = min(joins_at, children_at, found.next_at)
+        if next_at < NEVER:
+            own.timers.set_earlier(Timer.WATCH, max(next_at, now + own.config.beat_interval / 4))
+
+    def on_cold(self, now: float) -> None:
+        """R6: no parent at all for too long. Only worth it if somebody, at whatever level, might take us then."""
+        if self._own.state is not Membership.ORPHANED:
+            return
+        if not self._seeking.candidates.eligible(now, below=UNPLACED, exclude=self._children.peer_ids()):
+            self._seeking.look_up(now, below=UNPLACED)
+            self._own.timers.set(Timer.COLD, now + COLD_RETRY)
+            return
+        self._restart_cold(now)
+
+    def _restart_cold(self, now: float) -> None:
+        """Let the children go with the reason, forget the level, start over."""
+        own = self._own
+        own.step(Input.COLD)
+        own.counters["cold_restarts"] += 1
+        own.events.append(ColdRestart(len(self._children)))
+        for child in self._children.links.values():
+            own.close(child.link, CloseReason.COLD_RESTART)
+            own.events.append(ChildLost(child.link, child.peer_id, CloseReason.COLD_RESTART.name.lower()))
+        self._children.links.clear()
+        own.version += 1
+        self._seeking.give_up()
+        own.set_level(UNPLACED)
+        self._advertising.withdraw()
+        self._seeking.soon(now)
+
+    def on_prune(self, now: float) -> None:
+        """Down to n, only while n sound ones remain."""
+        wanted = self._own.config.parents_wanted
+        while len(self._parents) > wanted <= len(self._parents.sound()):
+            move = self._placement.surplus(self._surroundings.at(now))
+            parent = None if move is None else self._parents.links.get(move.parent)
+            if parent is None:
+                return
+            self._own.counters["pruned"] += 1
+            self.lose_parent(parent, CloseReason.EXCESS, now)
+
+    def on_replace(self, now: float) -> None:
+        """STEADY, with nothing pending: the moment to look for a better place."""
+        own = self._own
+        own.timers.set(Timer.REPLACE, now + own.jittered(own.config.replace_interval))
+        if own.state is Membership.STEADY and not self._seeking.pending:
+            self._seeking.improve(now)
