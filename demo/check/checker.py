@@ -117,7 +117,7 @@ class ClientCheck:
         while self._expected:
             fact = self._truth[self._expected[0]]
             if fact is not None and fact.due_at > due_before:
-                return  # still on its way, and nobody's fault
+                return  # still in transit; not an error
             self._lose(heappop(self._expected), "never came")
 
     def _begin(self, position: int) -> None:
