@@ -1,4 +1,4 @@
-"""A message as the XML packet of the paper's Figure 12, one packet a message.
+"""A message as the XML packet of the paper's Figure 12, one packet per message.
 
 Written with f-strings: building a tree costs two and a half times as much, and every text that goes in here was
 checked for shape by the parser, but for routes, remarks and opaque texts, which are escaped.

@@ -320,7 +320,7 @@ ATTACKS: dict[str, tuple[Callable[[Victim, random.Random], Step], float]] = {
 
 
 def attack(name: str, victim: Victim, seconds: float, seed: int) -> float:
-    """Attack for so long; how many times per second it was managed."""
+    """Attack for this long, and return the attacks per second achieved."""
     prepare, rate = ATTACKS[name]
     step = prepare(victim, random.Random(seed))
     began = time.monotonic()

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> Report:
 
 def _compare(args: argparse.Namespace) -> Report:
     count = args.nodes or 40
-    # A dead node's every datagram would be a line of kademlia's log.
+    # kademlia would log a line for every datagram to a dead node.
     for name in ("kademlia", "rpcudp"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     rows: list[dict[str, Any]] = []

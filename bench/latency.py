@@ -1,13 +1,13 @@
 """Latency from the parents to the client by loss, number of parents and kind of timers: the paper's Figures 7 and 8.
 
-As in the paper the feed is slow (a packet every quarter of a second), which magnifies what a retransmission costs: with
-fixed timers a loss is found only by the packet that follows. The network delays by 1 ms and loses, either way. Each
-mesh of a cell runs with the paper's timers and beside it, at the same time and with the same dice, with those that
-learn. A cell gets so many meshes that some packets are lost by all parents, and is left out where that would take too
-many: timers come into play only then, and without it the two kinds differ by nothing but the machine's noise.
+As in the paper the feed is slow (one packet every quarter second), which magnifies the cost of a retransmission: with
+fixed timers a loss is detected only by the packet that follows. The network delays by 1 ms and loses, either way. Each
+mesh of a cell runs with the paper's timers and, at the same time and with the same random losses, with adaptive ones. A
+cell gets enough meshes that all parents lose some packets, and is left out where that would take too many: only then do
+timers matter, and without it the two kinds differ only by the machine's noise.
 
-How late the event loop itself was, which is part of every latency, is told beside the figures: on a machine that has
-too much to do they are about the machine.
+The lateness of the event loop itself, which is part of every latency, is reported with the figures: on an overloaded
+machine the figures describe the machine.
 """
 
 from __future__ import annotations

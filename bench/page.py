@@ -1,10 +1,10 @@
 """What the demo's page costs with hundreds of flights: script time of every frame, and frames per second.
 
-The page's own server and files, and Chromium; in place of a mesh a made-up one speaks, in the page's own messages: the
-peers of the default demo, and flights with full trails, each told of once in ten seconds as at the feed's speed.
+The page's own server and files, with Chromium. Instead of a mesh, a simulated one sends the page's own messages:
+the peers of the default demo, and flights with full trails, each reported once in ten seconds as at the feed's speed.
 
-What we control is the script's time of a frame (the mesh, the air and the curves together); how fast pixels are filled
-is the machine's, and without a graphics card it is slow. So the promise is on script time, with frames a second beside.
+We control the script time per frame (mesh, map and curves together); how fast pixels are filled depends on the machine,
+and is slow without a graphics card. So the target is on script time, and frames per second are reported as well.
 """
 
 from __future__ import annotations

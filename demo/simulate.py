@@ -30,7 +30,7 @@ MAX_BUILD: Final = 20.0
 """...but all within this many seconds."""
 SETTLE: Final = 10.0
 CALM: Final = 60.0
-"""At the end nobody dies any more: by then everybody must have its parents."""
+"""No peer dies in this final period: at its end every peer must have its parents."""
 SAMPLE: Final = 1.0
 AWAY: Final = (2.0, 20.0)
 ROOT_CAPACITY: Final = 12
@@ -50,7 +50,7 @@ class Sample:
     at: float
     live: int
     reached: int
-    """Live peers to which a packet would get at once."""
+    """Live peers that a packet would reach immediately."""
     whole: int
     """Live peers with all the parents they want."""
     deepest: int
@@ -255,7 +255,7 @@ def _table(summary: dict[str, Any], run: Run) -> str:
 
 
 class _Bar:
-    """On a terminal one line that is written over; elsewhere a line now and then."""
+    """On a terminal, one line that is overwritten; elsewhere an occasional line."""
 
     def __init__(self, until: float) -> None:
         self._until = until

@@ -88,7 +88,7 @@ def _unpacked_host(packed: bytes) -> str:
 
 
 def decode_address_untrusted(data: bytes) -> Address:
-    """6 or 18 bytes; ValueError for anything else, and for places nobody should be sent to."""
+    """6 or 18 bytes; ValueError for anything else, and for addresses that no one should send to."""
     if len(data) not in (IPV4_CONTACT_BYTES, IPV6_CONTACT_BYTES):
         raise ValueError(f"address has {len(data)} bytes")
     host = _unpacked_host(data[:-2])

@@ -67,7 +67,7 @@ class RecordCache:
             return [], exc
 
     def peers(self, stream: str, *, now: float) -> list[PeerRecord]:
-        """Everybody but the roots of somebody who does not own the stream."""
+        """All records except roots of other owners."""
         return without_other_owners(self._live(stream, now), self._pins.owner(stream))
 
     def _live(self, stream: str, now: float) -> list[PeerRecord]:
@@ -76,7 +76,7 @@ class RecordCache:
 
 
 def without_other_owners(records: list[PeerRecord], owner: PeerId | None) -> list[PeerRecord]:
-    """The records without roots that `owner` does not vouch for; without any root when nobody knows which is right."""
+    """The records without roots that `owner` does not vouch for; without any root if the right owner is unknown."""
     if owner is None:
         owners = {record.owner for record in records if record.role is Role.ROOT}
         if len(owners) <= 1:

@@ -24,7 +24,7 @@ class NodeConfig:
     """How a node behaves. Times in seconds."""
 
     k: int = 16  # replicas of a key and size of a bucket
-    alpha: int = 4  # requests in flight a lookup, not counting those that are late
+    alpha: int = 4  # requests in flight per lookup, not counting late ones
     max_lookup_queries: int = 96  # whatever liars answer, a lookup ends
     max_contacts_per_reply: int = 8
     max_per_source_in_lookup: int = 3  # sybils of one address near a key can't fill a shortlist

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dht.errors import DhtError, Refusal
     from dht.ids import PeerId
 
-# Whether a candidate's query covers the one that somebody wants served. `dht` knows no XPath: the caller compares
+# Whether a candidate's query covers the wanted one. `dht` does not know XPath: the caller compares
 # `record.query.text` (canonical, when short) or `record.query.hash`.
 Covers = Callable[[PeerRecord], bool]
 
@@ -69,7 +69,7 @@ class Snapshot:
     stream: str
     roots: tuple[PeerRecord, ...]
     candidates: tuple[PeerRecord, ...]
-    problem: DhtError | None = None  # why the roots are missing: nobody answers, or whose they are is not settled
+    problem: DhtError | None = None  # why roots are missing: no node answers, or the owner is unknown
 
     def is_news_after(self, earlier: Snapshot | None) -> bool:
         """Renewals change versions and expiries alone: no news."""

@@ -25,7 +25,7 @@ KEY_BYTES = 20
 FIRST_BUCKET_WIDTH = 512  # levels are sparse: a child is 512 to 1,024 above its highest parent
 MAX_LEVEL_BUCKET = 23  # bucket of the highest level that 32 bits hold
 SHARD_BITS = 2
-MAX_SHARD_DEPTH = 8  # 65,536 shards a bucket
+MAX_SHARD_DEPTH = 8  # 65,536 shards per bucket
 
 
 def roots_key(stream: str) -> Key:

@@ -84,7 +84,7 @@ class Lookup:
         self._of_source[neighbour_group(contact.address)] -= 1
 
     def answered(self, contact: Contact, *, by: NodeId, contacts: Iterable[Contact]) -> bool:
-        """False when somebody else answered there: then the contact failed, and the one who answered is added."""
+        """Return False if another node answered there: then the contact failed, and the other node is added."""
         if by != contact.id:
             self.failed(contact)
             self.add([Contact(by, contact.address)])
@@ -118,7 +118,7 @@ class Lookup:
         self._state[contact] = state
 
     def _drop_beyond(self, distance: int, *, group: str | None = None) -> bool:
-        """Make room, in the whole shortlist or among one source: the farthest that nobody asked yet, if farther.
+        """Make room, in the whole shortlist or among one source: drop the farthest not yet asked, if farther.
 
         Nearer ones of one source replace each other, or many peers behind one address would never find the nearest.
         """

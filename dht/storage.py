@@ -104,7 +104,7 @@ class RecordStore:
         return list(self._keys.get(key, {}).values())
 
     def unrefreshed(self, *, older_than: float, now: float) -> list[tuple[Key, Held]]:
-        """What nobody has stored here since `older_than`: its publisher may not reach us any more."""
+        """Records not stored again since `older_than`: their publisher may not reach us anymore."""
         self.expire(now=now)
         return [
             (key, held) for key, of_key in self._keys.items() for held in of_key.values() if held.stored_at < older_than

@@ -68,7 +68,7 @@ def _mix(value: int) -> int:
 
 
 class _Counts(NamedTuple):
-    """How many messages of each repeated kind a row of the table sends: a matter of the row, not of the seed."""
+    """How many messages of each repeated kind a row of the table sends; depends on the row, not on the seed."""
 
     tracks: int
     boundaries: int

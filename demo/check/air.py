@@ -11,7 +11,7 @@ UPDATE_SECONDS = 60
 """The feed speaks of a flight once a minute of its own time."""
 KEEP_SECONDS = 5 * UPDATE_SECONDS
 KEEP_SPARSE_SECONDS = 50 * 60
-"""Boundary messages come every 45 minutes: who asks for no others sees them coast for so long."""
+"""Boundary messages arrive every 45 minutes: a client that gets no others extrapolates for this long."""
 MAX_FLIGHTS = 4_000
 
 

@@ -1,7 +1,7 @@
-"""Is a client handed exactly its part of the stream? In order, each once, and every hole explicit. Pure.
+"""Check that a client receives exactly its part of the stream: in order, each once, and every hole explicit. Pure.
 
-`lost` counts published packets that the client's query matches and that it was not handed: those in a gap it was told
-of (`gaps`), and those that were skipped in silence (`wrong`, too).
+`lost` counts published packets that match the client's query and that it did not receive: those in a reported gap
+(`gaps`), and those that were silently skipped (also counted in `wrong`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ClientCheck:
         while self._expected:
             fact = self._truth[self._expected[0]]
             if fact is not None and fact.due_at > due_before:
-                return  # still on its way, and nobody's fault
+                return  # still in transit; not an error
             self._lose(heappop(self._expected), "never came")
 
     def _begin(self, position: int) -> None:

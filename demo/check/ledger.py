@@ -9,7 +9,7 @@ from typing import Any
 TIMELINE_SECONDS = 600
 LATE_SECONDS = 2
 WOUND_PATIENCE = 5.0
-"""A fault after which nobody is short of parents for so long has hurt nobody."""
+"""A fault has no effect if no peer lacks parents for this long after it."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Ledger:
             if now - self._wound > WOUND_PATIENCE:
                 self._wound = None
             return None
-        # What nobody did for long before it is the mesh's own doing, and counts from when it showed.
+        # With no recent action, the mesh itself caused it, and it counts from when it was noticed.
         is_done = self._acted is not None and self._wound - self._acted < WOUND_PATIENCE
         since = self._acted if self._acted is not None and is_done else self._wound
         self.recoveries.append(max(0.0, now - since))  # a peer can say that it was whole just before we acted

@@ -23,7 +23,7 @@ from xmlswitch import Query
 log = logging.getLogger(__name__)
 
 LEAD = 1.0
-"""The truth is made so much before it is due, so that no client can be handed what is not known yet."""
+"""The truth is computed this long before it is due, so that no client can receive a packet not known yet."""
 MAX_EVENTS = 400
 REMEMBER_DEAD = 60.0
 """The truth does not wait for a client that is dead for longer: it restarts at the present."""

@@ -66,7 +66,7 @@ class Truth:
             self._facts.append(Fact(self._ahead, due_at))
             self._ahead = next(self._packets)
             if len(self._facts) > MAX_DOCUMENTS:
-                self._facts[-MAX_DOCUMENTS].root = None  # parsed again should somebody ask
+                self._facts[-MAX_DOCUMENTS].root = None  # parsed again if needed
         while len(self._facts) > MAX_REMEMBERED:
             self._facts.popleft()
 
@@ -81,7 +81,7 @@ class Truth:
         return self._facts[index] if 0 <= index < len(self._facts) else None
 
     def publish(self, first: int, last: int) -> list[Fact]:
-        """A root says that it published these; those that nobody had published before."""
+        """Record what a root published; return what no root had published before."""
         new = []
         for an in range(first, last + 1):
             fact = self[an]

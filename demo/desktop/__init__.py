@@ -1,4 +1,4 @@
-"""A desktop program that embeds a peer: flights that move, a query box, a lamp. Needs the extra `desktop`.
+"""A desktop program that embeds a peer: moving flights, a query box, a resilience indicator. Needs the extra `desktop`.
 
 python -m demo.desktop --help
 """

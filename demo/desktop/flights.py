@@ -47,7 +47,7 @@ class Flight:
 
     @property
     def heading(self) -> float:
-        """Degrees from north, clockwise; 0 while it is not known."""
+        """Degrees from north, clockwise; 0 while unknown."""
         north, east = self.drift[0], self.drift[1] * math.cos(math.radians(self.latitude))
         return math.degrees(math.atan2(east, north)) % 360 if north or east else 0.0
 

@@ -1,7 +1,7 @@
 """One process of a demo: a root, a router, a client, or a bare node of the DHT. Runs until its channel closes.
 
-It tells, in lines of JSON, what it was handed and what happens around it; it is told to make its network worse, to take
-slowly, or to want something else. What is right and wrong is decided by the demo, not here.
+It reports, in lines of JSON, what it received and what happens around it; on command it degrades its network, consumes
+slowly, or changes its query. The demo, not this process, decides what is right and wrong.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class LocalMesh(MeshProcesses):
             raise MeshError("no running peer to cut off")
         self.heal_partition(quietly=True)
         self.ledger.fault(time.monotonic())
-        # Only a side without a feed can't be timed: nobody can hand it anything.
+        # Only a side without a feed can't be timed: no peer can send it anything.
         is_fed = any(self.members[name].role == "root" and self.members[name].runs for name in side)
         self.side = side
         self.cut_off = frozenset() if is_fed else side

@@ -99,7 +99,7 @@ class MeshProcesses(ObservedMesh):
         """Start the process and wait until it listens. One that does not in time is killed, and may be tried again."""
         member.state = State.STARTING
         member.status, member.rates, member.sound = {}, {}, 0
-        # All nodes of the DHT that there are now: the first one had nobody to ask when it was started first.
+        # All current DHT nodes: the first one had no other to ask when it was first started.
         nodes = [m for m in self.members.values() if m.role == "dht" and m is not member]
         member.spec["bootstrap"] = [list(node.address) for node in nodes if node.address is not None]
         try:

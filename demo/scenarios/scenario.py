@@ -64,7 +64,7 @@ class Promise:
     stall_s: float | None = None
     """Longest that a packet may take to a client that is not itself stopped, slowed or cut off."""
     repaired_within_s: float | None = None
-    """Longest from the last fault, or return of somebody, until every running peer has its parents."""
+    """Maximum time from the last fault, or a peer's return, until every running peer has its parents."""
     settled_within_s: float = 60.0
     """After the last step: until everybody has its parents and everything that was due."""
 

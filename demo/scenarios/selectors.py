@@ -33,7 +33,7 @@ def names_in(selectors: Iterable[str]) -> list[str]:
 
 
 def resolve(mesh: LocalMesh, selectors: Iterable[str], dice: random.Random, last: Sequence[str]) -> list[str]:
-    """Names, each once; ValueError when nobody is meant. `last` is who was meant before."""
+    """Return names, each once; ValueError if no peer matches. `last` is the previous selection."""
     found: dict[str, None] = {}
     for selector in selectors:
         names = _resolve(mesh, selector, dice, last)

@@ -87,7 +87,7 @@ class Node:
     # --- life
 
     def start(self) -> None:
-        """Begin the upkeep; the node joins as soon as somebody answers."""
+        """Start maintenance; the node joins as soon as another one answers."""
         self._spawn(self._keep_joined())
         self._spawn(self._every(self.config.probe_interval, self._probe))
         self._spawn(self._every(self.config.refresh_interval, self._refresh))
@@ -316,7 +316,7 @@ class Node:
     # --- joining, and joining again
 
     async def join(self) -> bool:
-        """Find the network from every address that is known; False when nobody answers."""
+        """Find the network from every known address; False if no node answers."""
         addresses = await self._resolved(self.bootstrap)
         others = [*self._remembered, *self._given_up, *self.remember()]
         self.rng.shuffle(others)

@@ -147,7 +147,7 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
     async def ask_contact(
         self, contact: Contact, request: Request, *, on_late: Callable[[], None] | None = None
     ) -> Answer | None:
-        """`ask`, and tell the table how it went. None also when somebody else answers there."""
+        """`ask`, and report the outcome to the table. Also None if another node answers there."""
         answer = await self.ask(contact.address, request, on_late=on_late)
         self.settle(contact, answer)
         return answer if answer is not None and answer.node_id == contact.id else None
@@ -343,7 +343,7 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
                 self.settle(contact, answer)
 
     def _neighbours(self, key: bytes, asker: NodeId | None, budget: int) -> tuple[Contact, ...]:
-        """The nearest we know, of one source only a few unless nobody else is there: sybils must not fill an answer."""
+        """The nearest known nodes, few of one source unless there are no others: sybils must not fill a reply."""
         most = self._config.max_contacts_per_reply
         nearest = self.router.nearest(key, 4 * most, exclude=asker, only_sound=True)
         of_source: Counter[str] = Counter()

@@ -195,7 +195,7 @@ class Publisher:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody cancelled the task that runs now, and not only what it waited for."""
+    """Whether the current task itself was canceled, and not only what it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

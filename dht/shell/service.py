@@ -113,7 +113,7 @@ class DirectoryService:
         await asyncio.sleep(0)  # asyncio closes a socket one step after close() is called
 
     def crash(self) -> None:
-        """Be gone without a word: for tests and benchmarks of what others then see."""
+        """Stop without notifying others: for tests and benchmarks of what others see then."""
         if self._socket is not None:
             self._socket.abort()
 

@@ -47,7 +47,7 @@ class CampaignResult:
     ghosts_found: int = 0
     deaths: int = 0
     latencies: list[float] = field(default_factory=list)
-    queries: list[int] = field(default_factory=list)  # requests a lookup, retries not counted
+    queries: list[int] = field(default_factory=list)  # requests per lookup, not counting retries
     datagrams: int = 0
     largest_datagram: int = 0
 
@@ -82,7 +82,7 @@ class _Campaign:
         self._rng = self._swarm.rng
         self._result = CampaignResult()
         self._live: list[_Published] = []
-        self._gone: list[tuple[float, _Published]] = []  # from when nobody may find it
+        self._gone: list[tuple[float, _Published]] = []  # the time from which no lookup may find it
         self._streams = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -119,7 +119,7 @@ class _Campaign:
             self._loop.call_later(life, self._die, address)
 
     def _die(self, address: Address) -> None:
-        """Die without a word, and be replaced."""
+        """Die without notice, and be replaced."""
         self._result.deaths += 1
         for published in [item for item in self._live if item.address == address]:
             self._live.remove(published)

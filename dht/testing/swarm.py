@@ -96,7 +96,7 @@ class SimulatedNetwork:
         self._receivers[address] = receive
 
     def detach(self, address: Address) -> None:
-        """From now on nobody is there; datagrams under way arrive nowhere."""
+        """Remove the node: datagrams in flight to it are lost."""
         self._receivers.pop(address, None)
 
     def partition(self, *sides: Iterable[Address]) -> None:

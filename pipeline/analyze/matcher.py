@@ -42,5 +42,5 @@ def _compiled(queries: tuple[str, ...], namespaces: tuple[tuple[str, str], ...])
 
 
 def read_queries(text: str) -> list[str]:
-    """One query a line; blank lines and lines that begin with # are for people."""
+    """One query per line; blank lines and lines that begin with # are ignored."""
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

@@ -47,7 +47,7 @@ def _percentile(event: str, column: str, share: float) -> Column:
 
 
 def mesh(traces: DataFrame, by: str = "peer") -> DataFrame:
-    """One row a peer, level or number of parents."""
+    """One row per peer, level or number of parents."""
     from pyspark.sql import functions as f
 
     delivered, lost = _count("deliver"), _lost()

@@ -63,7 +63,7 @@ class Tally:
         self._bytes += int(sizes.sum())
 
     def report(self) -> pa.RecordBatch:
-        """A row a query and one for the union, as PARTIAL has it."""
+        """One row per query and one for the union, in the format PARTIAL."""
         rows = self._queries + 1
         matches, sizes, shared = self._sums
         shared[-1] = 0
@@ -98,7 +98,7 @@ def partial(
 
 
 def selectivity(partials: DataFrame) -> DataFrame:
-    """Counts -> one row a query, and one (query -1) for their union.
+    """Counts -> one row per query, and one (query -1) for their union.
 
     `rate` is the share of packets, `bytes_per_s` what the query would carry over the time the packets span, `overlap`
     the share of its matches that another query matches too.

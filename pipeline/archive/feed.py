@@ -22,7 +22,7 @@ def packets(source: str) -> Iterator[Numbered]:
     last: int | None = None
     try:
         for an, time, payload in iterate(Path(path), from_time, to_time, stream=stream):
-            # ANs that are missing here were never archived: a gap, because nobody knows what they were.
+            # ANs that are missing here were never archived: a gap, because their content is unknown.
             yield Numbered(an, payload, last is None or an == last + 1, time)
             last = an
     except ImportError as error:

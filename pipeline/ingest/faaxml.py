@@ -1,4 +1,4 @@
-"""The FAA's present XML messages (TFMData, SFDPS), one message a packet, passed through.
+"""The FAA's current XML messages (TFMData, SFDPS), one message per packet, passed through.
 
 A document that carries many messages becomes as many packets, each with the elements around its message, so that a path
 from the root means the same in a packet as in the document. Nothing in a message is changed. Pure but for lxml.

@@ -1,4 +1,4 @@
-"""Synthetic ASDI text of any size from the built-in feed: an hour a file, an hour a task."""
+"""Synthetic ASDI text of any size from the built-in feed: one hour per file and task."""
 
 from __future__ import annotations
 

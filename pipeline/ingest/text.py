@@ -1,10 +1,10 @@
 """Raw feed text to packets in the archive.
 
-Two passes, neither through one task. The first counts the lines of each piece and notes which days of the month it
-sees; the driver adds that up to the number, line and date that each piece begins with. The second reads the pieces
-again, parses, writes packets and quarantine, and reports. So the result is the same for any number of pieces.
+Two passes, both in parallel. The first counts the lines of each piece and notes which days of the month it sees; from
+that the driver computes the number, line and date at which each piece begins. The second reads the pieces again,
+parses, writes packets and quarantine, and reports. So the result is the same for any number of pieces.
 
-Every line that is not blank takes a number, also one that is no message: the feed counted it too, and it stands in the
+Every line that is not blank takes a number, even if it is not a message: the feed counted it too, and it is in the
 quarantine under that number. Numbers are contiguous over the whole input.
 """
 

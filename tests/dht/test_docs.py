@@ -30,8 +30,7 @@ def test_the_limits_are_the_codes():
         f"{config.request_rate:.0f} requests per second and source (burst {config.request_burst:.0f}",
         f"{config.max_outstanding:,} requests outstanding",
         f"at most {config.max_lookup_queries} nodes, at most {config.max_per_source_in_lookup} of one source",
-        f"takes {config.max_per_source_in_bucket} of one source per bucket and "
-        f"{config.max_per_source_in_table} in total",
+        f"{config.max_per_source_in_bucket} of one source per bucket and {config.max_per_source_in_table} in total",
         f"above {config.max_datagram_bytes:,} bytes",
         f"{MAX_RECORD_BYTES} at most",
         f"Lifetime {config.record_lifetime:.0f} s",

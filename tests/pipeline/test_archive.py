@@ -126,7 +126,7 @@ def test_a_living_job_is_not_swept(tmp_path):
 def test_a_file_that_another_job_replaced(tmp_path):
     archive = Archive(tmp_path)
     write(archive, "a", 0, 5)
-    with pytest.raises(ArchiveError, match="another job has changed"):
+    with pytest.raises(ArchiveError, match="another job changed"):
         write(archive, "b", 0, 5, replaced=frozenset(["packets/stream=s/date=x/hour=1/gone.parquet"]))
 
 
