@@ -213,7 +213,7 @@ class _Handle:
 
 class _Client(_Handle):
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
-        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError, PeerClosed."""
+        """Want other packets from some position on, which a `QuerySwitched` names. QueryError, PeerClosed."""
         try:
             self._thread.call(lambda: self._peer.change_query(query, namespaces))
         except trio.RunFinishedError:

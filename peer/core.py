@@ -418,7 +418,7 @@ class PeerCore:
                     self._events.append(NumbersRestarted(position, head))
                     self.receiver.begin_again()
                     for link in self._links.children():
-                        # What they were told of our head no longer holds: on a new link they hear of the new numbers.
+                        # The head they know from us no longer holds; on a new link they learn the new numbers.
                         mesh.drop_child(link, CloseReason.COLD_RESTART, now=now)
             case dcp_events.ChildOpened():
                 pass
@@ -458,7 +458,7 @@ class PeerCore:
                 self._want(query, now)
             case Decision.GIVE_UP if self.config.role is Role.LEAF:
                 # A router goes on for its children: its own client, which is served from the log, gets gaps.
-                self._disconnecting = "the program does not take what comes for it"
+                self._disconnecting = "the application is not consuming packets"
                 self._look_at = None
                 self.mesh.leave(now=now)
             case _:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_FOUND = 64
 """Candidates taken from one look-up: more than the mesh asks for, since some will be full or gone."""
 OWN_GRANT_LIFETIME = 30 * 86_400.0
-"""A root that holds the owner's key vouches for itself for so long; it does so anew at every start."""
+"""A root that holds the owner's key vouches for itself for this long, again at every start."""
 
 
 def query_of(wanted: CandidatesWanted) -> CandidateQuery:

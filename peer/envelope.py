@@ -1,8 +1,8 @@
-"""The envelope in which a packet's content travels, opened in one place and, if it can be helped, once.
+"""The envelope in which a packet's content travels: opened here and nowhere else, normally once per packet.
 
-A root packs, hops pass the bytes on untouched, and whoever has to look inside asks here. A router whose own client
-wants packets looks inside twice: when a packet comes, to match it against its children's queries, and when the client
-takes it. So such a router remembers what it opened, and what the own query said of it, until the client takes it.
+A root packs, and hops pass the bytes on untouched. A router with a client of its own looks inside twice: when a packet
+arrives, to match it against the children's queries, and when the client takes it. So such a router remembers the
+content, and whether the client's query matched it, until the client takes the packet.
 """
 
 from __future__ import annotations

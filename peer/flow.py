@@ -126,7 +126,7 @@ class JoinExperiments:
 
 @dataclass(frozen=True, slots=True)
 class FallingBehind:
-    """The program does not take what comes for it: so full is its queue."""
+    """The application is not consuming packets: `backlog` is the share of its queue that is full."""
 
     backlog: float
 

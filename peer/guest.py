@@ -145,7 +145,7 @@ class GuestStream:
         return self._run.is_done
 
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
-        """Want other packets from some position on, which a `QuerySwitched` tells. QueryError, PeerClosed."""
+        """Want other packets from some position on, which a `QuerySwitched` names. QueryError, PeerClosed."""
         from xmlswitch import Query
 
         if query is not None:

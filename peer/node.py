@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Event = meshevents.Event | meshevents.ResilienceChanged | FlowEvent | Gap | Statistics
-"""What a listener is told."""
+"""What a listener receives."""
 
 
 class Peer:
@@ -226,7 +226,7 @@ class Peer:
         return number
 
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
-        """Want other packets from some position on, which a `QuerySwitched` tells; QueryError for a bad query."""
+        """Want other packets from some position on, which a `QuerySwitched` names. QueryError for a bad query."""
         parsed = Query.parse(query, namespaces or {}) if query is not None else None
         self._check_open()
         self.core.change_query(parsed, now=trio.current_time())

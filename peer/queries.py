@@ -57,7 +57,7 @@ class XPathPolicy:
         return known
 
     def watch(self, query: Query | None) -> None:
-        """Match this query of the own client's together with the children's, so that a packet is parsed once.
+        """Match the own client's query together with the children's, so that each packet is parsed once.
 
         Not a query of XPath 2.0 and later: the switch of the children knows only what goes over the wire.
         """

@@ -237,7 +237,7 @@ def decode_link_message_untrusted(body: bytes) -> LinkMessage:
         _, _, number = _unpack(_NUMBER, body)
         _expect_end(body, _NUMBER.size)
         return Probe(number) if kind == MessageType.PROBE else Echo(number)
-    raise MalformedMessage(f"type 0x{kind:02x} with {len(body)} bytes is no message of a link")
+    raise MalformedMessage(f"type 0x{kind:02x} with {len(body)} bytes is not a message of a link")
 
 
 _EMPTY_REQUESTS: dict[int, type[ParentsRequest] | type[StatusRequest] | type[WantsRequest]] = {
@@ -258,7 +258,7 @@ def decode_request_untrusted(body: bytes) -> InquiryRequest:
     if kind in _EMPTY_REQUESTS:
         _expect_end(body, _HEAD.size)
         return _EMPTY_REQUESTS[kind]()
-    raise MalformedMessage(f"type 0x{kind:02x} is no inquiry")
+    raise MalformedMessage(f"type 0x{kind:02x} is not an inquiry")
 
 
 def decode_answer_untrusted(body: bytes) -> Answer:
@@ -276,7 +276,7 @@ def decode_answer_untrusted(body: bytes) -> Answer:
             raise MalformedMessage(f"a query of {size} bytes, at most {MAX_QUERY_BYTES} are read")
         _expect_end(body, _WANTED.size + size)
         return Wanted(body[_WANTED.size :] if told else None)
-    raise MalformedMessage(f"type 0x{kind:02x} is no answer")
+    raise MalformedMessage(f"type 0x{kind:02x} is not an answer")
 
 
 def _kind(body: bytes) -> int:

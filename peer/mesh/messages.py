@@ -54,7 +54,7 @@ class CloseReason(IntEnum):
 
 
 class MalformedMessage(ValueError):
-    """Bytes that are no message of ours. Counted and dropped by whoever fed them in."""
+    """Bytes that are not a message of the mesh. The caller counts and drops them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def test_a_deaf_client_is_disconnected_and_can_come_back():
     sim.feed(rate=100, until=12.0, make=packet)
     sim.run_until(9.0)
     assert kinds(told) == [flow.FallingBehind, flow.Disconnected]
-    assert slow.core.disconnected == "the program does not take what comes for it"
+    assert slow.core.disconnected == "the application is not consuming packets"
     assert len(slow.core.mesh.parents) == 0
     assert slow.core.links_mapped == 0
     slow.takes = True

@@ -59,7 +59,7 @@ GOLDEN = {
     "status": (m.StatusRequest(), encoding.encode_request, encoding.decode_request_untrusted, "010a"),
     "wants": (m.WantsRequest(), encoding.encode_request, encoding.decode_request_untrusted, "010d"),
     "wanted": (m.Wanted(b"//f"), encoding.encode_answer, encoding.decode_answer_untrusted, "010e0100032f2f66"),
-    "wanted, not told": (m.Wanted(None), encoding.encode_answer, encoding.decode_answer_untrusted, "010e000000"),
+    "wanted, not known": (m.Wanted(None), encoding.encode_answer, encoding.decode_answer_untrusted, "010e000000"),
     "peers": (
         m.Peers((m.PeerAt(OTHER, ("192.0.2.7", 4_000), 900),)),
         encoding.encode_answer,
