@@ -51,3 +51,11 @@ def test_limits_that_the_pages_name_exist(page):
     for stem, constant in re.findall(r"`([a-z_]+)\.([A-Z]+_[A-Z_]+)`", page.read_text()):
         homes = [path for name, path in MODULES.items() if name.rpartition(".")[2] == stem]
         assert any(re.search(rf"^{constant}\b", path.read_text(), re.MULTILINE) for path in homes), f"{stem}.{constant}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_commands_that_the_pages_show_name_tests_that_exist(page):
+    for name in re.findall(r"\btests/[a-z_0-9/]+\.py\b", page.read_text()):
+        assert (REPOSITORY / name).exists(), name
+    for module in re.findall(r"from (tests\.[a-z_0-9.]+) import", page.read_text()):
+        assert (REPOSITORY / (module.replace(".", "/") + ".py")).exists(), module
