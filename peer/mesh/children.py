@@ -1,4 +1,4 @@
-"""The children a peer carries, and whether one more may come. Data and arithmetic; deciding is `machine.py`.
+"""The children a peer carries, and what is known of each. Data and arithmetic; `admission.py` and the placement decide.
 
 A child is in the table from before its Accept is sent (R1) until the link ends, so an empty table means that nobody can
 hold a link to us: that is what lets a level rise (R4).

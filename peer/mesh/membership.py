@@ -2,7 +2,7 @@
 
 Theory of operation. A peer is always in one state. Everything that can move it to another is an input of the table
 below, and only the table moves it; an input that a state does not list is a bug, reported with both names. How many
-parents there are is data, kept elsewhere (`machine.py`); after each change it is summed up as one of three inputs,
+parents there are is data, kept in `parents.py`; after each change it is summed up as one of three inputs,
 COMPLETE (n sound parents or more), SHORT (at least one parent held, fewer than n sound) and BARE (none held). Two rules
 about this file: all that decides a transition is here, and it knows nothing of links, levels or time.
 

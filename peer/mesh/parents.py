@@ -1,4 +1,4 @@
-"""The parents a peer holds, and what is known of each. Data and arithmetic; deciding is `machine.py`.
+"""The parents a peer holds, and what is known of each. Data and arithmetic; `upkeep.py` and the placement decide.
 
 A parent is *held* from the taken Accept until the link ends. It is *sound*, and counts towards n, while it is heard,
 fed from a root, not leaving, and, after a sleep of ours, has proved that it still holds the link.
