@@ -12,7 +12,7 @@ from dht import Identity, PeerRecord, QuerySummary
 from dht import Role as DhtRole
 from dht import wire as dht_wire
 from dht.record import sign_record
-from peer.feeds.framing import KINDS
+from peer.feeds.options import FRAMINGS
 from peer.mesh import encoding
 from peer.mesh import messages as m
 from tests.dcp import packets
@@ -64,7 +64,7 @@ def seeds(target: str) -> list[bytes]:
             return _dht()
         case "framing":
             text = b"<?xml version='1.0'?>\n<a><b>1</b></a>\n\0<a/>\0\0\0\4<c/>"
-            return [bytes([kind, 3]) + text for kind in range(len(KINDS))]
+            return [bytes([kind, 3]) + text for kind in range(len(FRAMINGS))]
         case "query":
             return [Query.parse(text).encode() for text in QUERIES]
         case "query_text":

@@ -63,7 +63,7 @@ def test_matcher_takes_the_papers_queries():
 
 
 def test_a_bad_query_is_named():
-    with pytest.raises(PipelineError, match=r"query 2 is no XPath .*/flight\["):
+    with pytest.raises(PipelineError, match=r"query 2 is not valid XPath .*/flight\["):
         compile_queries(["/flight", "/flight["])
 
 

@@ -22,7 +22,7 @@ from pipeline.live.commands import is_written, recorder_command, root_command
 from pipeline.live.record import BatchGate, describe, record
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN
-from tests.peer.packetlog.test_packetlog import kill
+from tests.peer.packetlog.test_damage import kill
 from tests.pipeline.conftest import NOON
 
 spark_test = [
