@@ -76,7 +76,7 @@ def test_flights_move_queries_are_explained_and_the_lamp_tells(feed):
     assert window.words.text() == "1 of 1 parent"
     window.lamp.show_resilience(1, 2)
     assert window.lamp.colour == AMBER
-    assert "the next loss may stall" in window.lamp.toolTip()
+    assert "losing another may stall the stream" in window.lamp.toolTip()
     window.lamp.show_resilience(1, 1)
 
     # It moves: later is farther west.
@@ -164,7 +164,7 @@ def test_a_wrong_call_is_one_answer(capsys):
     from demo.desktop.__main__ import main
 
     assert main(["--query", "/a["]) == 5
-    assert "this query is refused" in capsys.readouterr().err
+    assert "invalid query" in capsys.readouterr().err
     assert main(["--bootstrap", "nowhere"]) == 2
     assert capsys.readouterr().err == "skymesh: --bootstrap: expected HOST:PORT, not 'nowhere'\n"
 
