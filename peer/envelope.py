@@ -33,7 +33,7 @@ class Envelope:
 
     def __init__(self, compressor: Compressor | None = None, *, remembers: bool = False) -> None:
         self._compressor = compressor or Compressor()
-        self._remembers = remembers
+        self.remembers = remembers
         self._known: dict[bytes, Opened] = {}
         self._bytes = 0
         self.opened = 0
@@ -47,7 +47,7 @@ class Envelope:
         known = self._known.get(payload)
         if known is None:
             known = self._open(payload)
-            if self._remembers:
+            if self.remembers:
                 self._remember(payload, known)
         return known
 
@@ -57,8 +57,11 @@ class Envelope:
 
     def look_untrusted(self, payload: bytes) -> bytes:
         """The content, without remembering it: for packets that the client may have taken long ago."""
-        known = self._known.get(payload)
-        return known.content if known is not None else self._open(payload).content
+        known = self._known.get(payload) if self._known else None
+        if known is not None:
+            return known.content
+        self.opened += 1
+        return self._compressor.unpack_untrusted(payload)
 
     def take_untrusted(self, payload: bytes) -> Opened:
         """The same for the last time: the client takes the packet."""

@@ -123,6 +123,16 @@ class XPathPolicy:
         return mask
 
     def _route(self, payload: bytes) -> int:
+        if self.envelope.remembers:
+            return self._route_remembering(payload)
+        try:
+            return self.switch.match_mask(self.envelope.look_untrusted(payload)) >> 1
+        except (MalformedDocument, PayloadRefused):
+            self.unreadable += 1
+            return 0
+
+    def _route_remembering(self, payload: bytes) -> int:
+        """The same at a router with a client of its own, which takes the packet later."""
         try:
             opened = self.envelope.open_untrusted(payload)
         except PayloadRefused:

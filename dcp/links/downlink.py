@@ -32,6 +32,8 @@ from dcp.links.window import Pacer, SendWindow
 from dcp.serial import HALF, QUARTER
 from dcp.stats import DownlinkStatistics
 
+# A tuple: `HoleClaim | EmptyClaim` would be made again for every datagram.
+_WITHOUT_DATA = (HoleClaim, EmptyClaim)
 MAX_OUTBOX = 64
 
 
@@ -195,7 +197,7 @@ class Downlink(Link):
         return self._send_live(claim, now, is_paced=is_catching_up and child.lag > self._config.catch_up_lag)
 
     def _send_live(self, claim: LogClaim, now: float, *, is_paced: bool) -> bytes:
-        if isinstance(claim, HoleClaim | EmptyClaim):
+        if isinstance(claim, _WITHOUT_DATA):
             return self._send_without_data(claim, now)
         an, size, count = self._framing.extent(claim)
         self.pace.tick(now, count)
@@ -215,7 +217,7 @@ class Downlink(Link):
         return self._framing.datagram(self, claim, flags)
 
     def _repeat(self, claim: LogClaim, now: float) -> bytes:
-        if isinstance(claim, HoleClaim | EmptyClaim):
+        if isinstance(claim, _WITHOUT_DATA):
             return self._send_without_data(claim, now)
         _, size, count = self._framing.extent(claim)
         self._retransmitted += count

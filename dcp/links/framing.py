@@ -7,7 +7,7 @@ datagram; a child gives it the body and gets the claim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from dcp import control, wire
 from dcp.claims import Packets
@@ -69,18 +69,19 @@ class PacketFraming:
     ) -> LogClaim | Paused | None:
         return cursor.next_claim(log, interest, limit=limit, room=room, max_packets=max_packets)
 
-    def extent(self, claim: DataClaim | BytesClaim) -> tuple[int, int, int]:
-        assert isinstance(claim, DataClaim)
-        packets = claim.packets
+    # Claims are Any below: only packets come here, and checking that for every datagram costs a percent.
+
+    def extent(self, claim: Any) -> tuple[int, int, int]:
+        packets: Packets = claim.packets
         return packets[-1][0], sum([len(payload) for _, payload in packets]), len(packets)
 
-    def number_to_echo(self, claim: DataClaim | BytesClaim) -> int:
-        assert isinstance(claim, DataClaim)
-        return claim.packets[-1][0]
+    def number_to_echo(self, claim: Any) -> int:
+        packets: Packets = claim.packets
+        return packets[-1][0]
 
-    def datagram(self, link: Outlet, claim: DataClaim | BytesClaim, flags: int) -> bytes:
-        assert isinstance(claim, DataClaim)
-        prev, packets = claim
+    def datagram(self, link: Outlet, claim: Any, flags: int) -> bytes:
+        prev: int = claim.prev
+        packets: Packets = claim.packets
         an, payload = packets[-1]
         if len(packets) > 1:
             return link.encode(flags | wire.CONTROL, an, prev, control.encode_bundle(prev, packets))
