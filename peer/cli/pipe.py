@@ -26,7 +26,10 @@ LOOK_INTERVAL = 0.5
 class _StandardInput:
     async def receive_some(self, max_bytes: int) -> bytes:
         # In a thread: a file or a terminal can't be waited for.
-        return await trio.to_thread.run_sync(os.read, 0, max_bytes, abandon_on_cancel=True)
+        try:
+            return await trio.to_thread.run_sync(os.read, 0, max_bytes, abandon_on_cancel=True)
+        except OSError as error:
+            raise CliError(f"cannot read standard input: {error.strerror}", ExitCode.FEED) from None
 
 
 class _StandardOutput:
@@ -54,11 +57,11 @@ def send(settings: Settings) -> int:
 
 
 def receive(settings: Settings) -> int:
-    senders = settings["sender"]
-    if not senders:
+    if not settings["sender"]:
         raise CliError("--sender is missing: name at least one sender's HOST:PORT", ExitCode.USAGE)
 
     async def command() -> int:
+        senders = [await _resolved(address) for address in settings["sender"]]
         async with dcp.open_endpoint(settings["listen"] or default_listen(senders)) as endpoint:
             subscription = endpoint.subscribe(
                 settings["name"], senders, stream_mode=True, start=dcp.Start.OLDEST, ends=True
@@ -74,6 +77,17 @@ def receive(settings: Settings) -> int:
         return ExitCode.OK
 
     return run(settings, command)
+
+
+async def _resolved(address: tuple[str, int]) -> tuple[str, int]:
+    """DCP wants an IP address; people have host names too."""
+    try:
+        found = await trio.socket.getaddrinfo(*address, type=trio.socket.SOCK_DGRAM)
+    except OSError as error:
+        raise CliError(f"--sender {endpoint_text(address)}: {error.strerror}", ExitCode.USAGE) from None
+    # IPv4 first: a sender listens on 127.0.0.1 by default, and `localhost` may be ::1 first.
+    chosen = min(found, key=lambda each: each[0] != trio.socket.AF_INET)
+    return str(chosen[4][0]), address[1]
 
 
 async def _expect_senders(subscription: dcp.Subscription, senders: list[tuple[str, int]], name: str) -> None:

@@ -13,6 +13,8 @@ from peer.options import PeerOptions
 from peer.optionspec import address, binding, decimal, default_of, options_of, whole
 
 FORMATS = ("xml", "jsonl", "raw", "none")
+MAX_PIPE_NAME = 128
+"""Bytes, as `dcp.handshake.MAX_STREAM_BYTES`, which is not loaded for a help text."""
 _positive = whole(1)
 
 
@@ -54,6 +56,12 @@ def _replay_start(text: str) -> str:
     return f"@{(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()}"
 
 
+def _pipe_name(text: str) -> str:
+    if not 1 <= len(text.encode()) <= MAX_PIPE_NAME:
+        raise ValueError(f"expected a name of 1 to {MAX_PIPE_NAME} bytes, got {text!r:.40}")
+    return text
+
+
 _STREAM = Setting("roots_key", "the stream, by its name in the directory: asdi, or asdi.FINGERPRINT", metavar="NAME",
                   required=True)  # fmt: skip
 _FIND = Setting("find_timeout", "seconds to look for a DHT before giving up", decimal, 5.0, "SECONDS")
@@ -74,7 +82,7 @@ _JSON = Setting("json", "print one JSON document", default=False, is_switch=True
 _FORMAT = Setting("format", "what to write to stdout: xml, jsonl, raw, none", default="xml", choices=FORMATS)
 _COUNT = Setting("count", "stop after N packets", _positive, metavar="N")
 _TIMEOUT = Setting("timeout", "stop after this many seconds", decimal, metavar="SECONDS")
-_PIPE_NAME = Setting("name", "the name of the byte stream", default="bytes", metavar="NAME")
+_PIPE_NAME = Setting("name", "the name of the byte stream", _pipe_name, "bytes", "NAME")
 
 _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
     "join": (

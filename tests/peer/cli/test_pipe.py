@@ -11,7 +11,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from dcp.handshake import MAX_STREAM_BYTES
 from peer.cli.errors import ExitCode
+from peer.cli.settings import MAX_PIPE_NAME
 from tests.peer.cli.command import PATIENCE, REPOSITORY, clean_environment
 from tests.peer.cli.inprocess import call_here
 
@@ -94,3 +96,30 @@ def test_a_receiver_whose_reader_has_gone_ends_quietly():
         sender.stdin.flush()
         assert receiver.wait(PATIENCE) == ExitCode.BROKEN_PIPE
         assert b"Traceback" not in receiver.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["send", "--name", ""], ExitCode.USAGE, "--name: expected a name of 1 to 128 bytes, got ''"),
+        (["receive", "--name", "x" * 129, "--sender", "127.0.0.1:1"], ExitCode.USAGE, "--name: expected a name of 1"),
+        (["receive", "--sender", "no.such.host.invalid:1"], ExitCode.USAGE, "--sender no.such.host.invalid:1: "),
+    ],
+)
+def test_bad_names_were_a_traceback_and_are_one_sentence(capfd, arguments, code, sentence):
+    done = call_here(capfd, "pipe", *arguments)
+    assert (done.code, done.err.count("\n")) == (code, 1)
+    assert sentence in done.err
+
+
+def test_a_sender_may_be_named_by_its_host():
+    with pipe("send") as sender:
+        port = address_of(sender).rpartition(":")[2]
+        with pipe("receive", "--sender", f"localhost:{port}") as receiver:
+            sender.stdin.write(b"x" * 1_000)
+            sender.stdin.close()
+            assert receiver.stdout.read() == b"x" * 1_000
+
+
+def test_the_longest_name_is_that_of_dcp():
+    assert MAX_PIPE_NAME == MAX_STREAM_BYTES
