@@ -24,9 +24,12 @@ from xmlswitch.errors import (
     UnsupportedQueryError,
 )
 from xmlswitch.limits import DocumentLimits, IndexLimits, QueryLimits
+from xmlswitch.members import Members
 from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
 from xmlswitch.query.algebra import Fuel, covers, disjoin
 from xmlswitch.query.explain import Explanation, explain
+from xmlswitch.query.interest import Change, Interest, MemberLimits
+from xmlswitch.query.member_wire import decode_members_untrusted, digest_of, encode_members
 from xmlswitch.query.query import Query
 from xmlswitch.record_profile import RECORD, RecordProfile, RecordQuery
 from xmlswitch.stats import SwitchStats
@@ -35,13 +38,17 @@ from xmlswitch.switch import Switch
 __all__ = [
     "RECORD",
     "XPATH",
+    "Change",
     "DocumentLimits",
     "Explanation",
     "Fuel",
     "IndexLimits",
+    "Interest",
     "LocalQueryError",
     "MalformedDocument",
     "MalformedQuery",
+    "MemberLimits",
+    "Members",
     "Profile",
     "ProfileIndex",
     "Query",
@@ -58,7 +65,10 @@ __all__ = [
     "UnsupportedQueryError",
     "XPathProfile",
     "covers",
+    "decode_members_untrusted",
+    "digest_of",
     "disjoin",
+    "encode_members",
     "explain",
     "parse_document",
 ]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from xmlswitch.errors import MalformedDocument, QueryError
 from xmlswitch.query.explain import explain
+from xmlswitch.query.hints import hint_for
+from xmlswitch.query.known_namespaces import KNOWN, read_namespaces
 from xmlswitch.query.query import Query
 from xmlswitch.switch import Switch
 
@@ -47,19 +49,27 @@ def _parser() -> argparse.ArgumentParser:
         "arguments", metavar="QUERY | DOCUMENT", nargs="+", help="a query (without --queries), documents"
     )
     matched.add_argument(
-        "--queries", metavar="FILE", help="one query a line; lines are counted from 1, empty ones skipped"
+        "--queries",
+        metavar="FILE",
+        help="one query per line; lines are counted from 1, empty ones and `#` comments skipped",
     )
     for command in (explained, matched):
         command.add_argument("--json", action="store_true", help="print JSON, one line a document")
         command.add_argument(
             "--namespace", metavar="PREFIX=URI", action="append", default=[], help="bind a prefix (may be repeated)"
         )
+        command.add_argument("--namespaces", metavar="FILE", help="a TOML file of prefixes, or a known set: faa, fixm")
     return parser
 
 
-def _namespaces(bindings: Sequence[str]) -> dict[str, str]:
-    bound = {}
-    for binding in bindings:
+def _namespaces(args: argparse.Namespace) -> dict[str, str]:
+    bound: dict[str, str] = {}
+    if args.namespaces is not None:
+        try:
+            bound |= KNOWN.get(args.namespaces) or read_namespaces(_read_text(args.namespaces))
+        except ValueError as error:
+            raise _CallError(f"{args.namespaces}: {error}") from None
+    for binding in args.namespace:
         prefix, equals, uri = binding.partition("=")
         if not (prefix and equals and uri):
             raise _CallError(f"--namespace takes PREFIX=URI, not {binding!r}")
@@ -68,13 +78,13 @@ def _namespaces(bindings: Sequence[str]) -> dict[str, str]:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    explanation = explain(Query.parse(args.query, _namespaces(args.namespace)))
+    explanation = explain(Query.parse(args.query, _namespaces(args)))
     print(json.dumps(explanation.as_dict()) if args.json else explanation)
     return OK
 
 
 def _match(args: argparse.Namespace) -> int:
-    namespaces = _namespaces(args.namespace)
+    namespaces = _namespaces(args)
     switch: Switch[Query] = Switch(exact=True)
     documents: list[str] = list(args.arguments)
     names: dict[int, str] = {}
@@ -86,12 +96,13 @@ def _match(args: argparse.Namespace) -> int:
     else:
         lines = _read_text(args.queries).splitlines()
     for number, line in enumerate(lines, 1):
-        if line.strip():
+        if line.strip() and not (args.queries is not None and line.lstrip().startswith("#")):
             try:
                 query = Query.parse(line.strip(), namespaces)
             except QueryError as error:
                 place = f"{args.queries}, line {number}: " if args.queries is not None else ""
-                print(f"xmlswitch: {place}{error}", file=sys.stderr)
+                hint = hint_for(line)
+                print(f"xmlswitch: {place}{error}" + (f"; hint: {hint}" if hint else ""), file=sys.stderr)
                 code = USAGE  # the other queries are answered all the same
                 continue
             switch.add_link(number, slot=number)

@@ -111,10 +111,10 @@ def _check_limits(root: Any, packet: bytes, limits: DocumentLimits) -> None:
                 Rule.DEPTH, f"elements nested more than {limits.max_depth} deep", deep[0].sourceline, 1
             )
     if packet.count(b"=") > limits.max_attributes:
-        for element in root.iter("*"):
-            if len(element.attrib) > limits.max_attributes:
-                detail = f"{len(element.attrib)} attributes on one element; the limit is {limits.max_attributes}"
-                raise MalformedDocument(Rule.ATTRIBUTES, detail, element.sourceline, 1)
+        for value in _richer_than(limits.max_attributes)(root):
+            element = value.getparent()
+            detail = f"{len(element.attrib)} attributes on one element; the limit is {limits.max_attributes}"
+            raise MalformedDocument(Rule.ATTRIBUTES, detail, element.sourceline, 1)
     if size > limits.max_attribute_chars:
         for value in _ATTRIBUTES(root):
             if len(value) > limits.max_attribute_chars:
@@ -129,6 +129,11 @@ def _check_limits(root: Any, packet: bytes, limits: DocumentLimits) -> None:
 
 _ATTRIBUTES = etree.XPath("//@*")
 _TEXTS = etree.XPath("//text()")
+
+
+@lru_cache(maxsize=8)
+def _richer_than(attributes: int) -> Any:
+    return etree.XPath(f"//@*[{attributes + 1}]")
 
 
 @lru_cache(maxsize=8)

@@ -26,8 +26,11 @@ class QueryLimits:
     max_chain: int = 64  # arithmetic or comparisons in a row: each is one level deeper. `and`, `or`, `|` are not
     max_depth: int = 128  # of the syntax tree: everything recurses on it, and Python's stack has 1,000 levels
     max_evaluator_chars: int = 1 << 16  # of what libxml2 gets to compile, which is longer than the query
-    max_conjunctions: int = 32  # of the disjunctive form in the index; a query with more is checked by evaluation
+    max_conjunctions: int = 512  # of the disjunctive form in the index; a query with more is checked by evaluation
+    max_product: int = 32  # of these, what `and` may make of several disjunctions
     max_literals: int = 48  # in one conjunction of the index
+    max_conditions: int = 400  # of a query that is decided node by node where documents branch: each costs more to add
+    max_plan_size: int = 800  # paths and their steps, of all conjunctions together: what adding to an index may take
     max_cost_degree: int = 3  # nested walks over the whole document, as in //a[//b[//c]]
 
 
@@ -37,8 +40,11 @@ class IndexLimits:
 
     max_states: int = 50_000  # of the lazy automaton; at the limit it is dropped and built again
     max_transition_bytes: int = 4 << 20  # of one automaton; at the limit it is dropped, too. Packets choose the names
-    max_waypoints: int = 20_000  # places in documents that walks remember
-    max_looks: int = 200_000  # texts whose meaning is remembered, of all columns together
+    max_waypoint_bytes: int = 16 << 20  # places in documents that walks remember; packets choose the names
+    max_look_bytes: int = 32 << 20  # texts whose meaning is remembered, of all columns together
+    max_program_bytes: int = (
+        16 << 20
+    )  # what is settled about nodes by what was noted below them, of all scopes together
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed
     max_value_memo: int = 8192  # texts of one column whose meaning is remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 from xmlswitch.errors import MalformedDocument
@@ -165,6 +165,11 @@ class Switch(Generic[Q]):
     def cut_off(self, link: Hashable) -> int:
         """How often a packet passed to the link because one of its queries would have cost too much to evaluate."""
         return self._index.cut_offs[self._held(link).slot]
+
+    @property
+    def cut_offs(self) -> Mapping[int, int]:
+        """The same by slot, of those links that have such queries: mostly empty, so it may be looked at per packet."""
+        return self._index.cut_offs
 
     def stats(self) -> SwitchStats:
         counters: dict[str, Any] = self._index.snapshot()

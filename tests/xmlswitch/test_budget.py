@@ -15,7 +15,7 @@ from xmlswitch.match.bound import bound
 from xmlswitch.match.facts import facts_of, size_class, size_of
 
 LARGE = b"<r>" + b"<s x='1'><t>abc</t><u>2</u></s>" * 3000 + b"</r>"
-DEAR = [
+COSTLY = [
     "//*[count(//s[t = 'x']) + count(//u) = 7]",
     "//s = //t",
     "//*[preceding::* = following::*]",
@@ -36,7 +36,7 @@ def switch_of(*texts: str, **options: object) -> Switch[Query]:
     return switch
 
 
-@pytest.mark.parametrize("text", DEAR)
+@pytest.mark.parametrize("text", COSTLY)
 def test_a_query_above_the_budget_passes_and_is_counted_for_its_link(text):
     switch = switch_of(text, "/nosuch[1]/y")
     assert switch.match(LARGE) == {0}
@@ -48,7 +48,7 @@ def test_a_query_above_the_budget_passes_and_is_counted_for_its_link(text):
 
 
 def test_a_slot_that_is_given_to_another_link_starts_at_zero():
-    switch = switch_of(DEAR[0])
+    switch = switch_of(COSTLY[0])
     switch.match(LARGE)
     switch.remove_link(0)
     switch.add_link("other", slot=0)
@@ -158,13 +158,13 @@ def test_an_index_that_reads_a_packet_too_often_passes_it_and_is_counted():
     packet = b"<a>" * 120 + b"text" * 2000 + b"</a>" * 120
     parts = [f"contains(translate(., '{chr(97 + n % 26)}', '{n}'), 'zz{n}')" for n in range(100)]
     honest = ["/a/b = 'x'", "//b = 'x'", "starts-with(/a, 'text')", "//*[@x = 1][b]/a", "/a[1]/b"]
-    dear = "//*[" + " or ".join(parts[:20]) + "]"
-    switch = switch_of(dear, *honest)
+    costly = "//*[" + " or ".join(parts[:20]) + "]"
+    switch = switch_of(costly, *honest)
     for _ in range(3):
         assert switch.match(packet) == {0, 3}, "the others' answers are exact"
     assert switch.cut_off(0) == 3
     assert [switch.cut_off(link) for link in range(1, 6)] == [0] * 5
-    switch.unsubscribe(0, Query.parse(dear))
+    switch.unsubscribe(0, Query.parse(costly))
     switch.subscribe(0, Query.parse("//*[contains(translate(., 't', 'x'), 'xexx')]"))
     assert switch.match(b"<a>" * 40 + b"text" * 2000 + b"</a>" * 40) == {0, 3}
     assert switch.cut_off(0) == 3, "one such column can be afforded"

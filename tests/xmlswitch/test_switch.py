@@ -140,7 +140,7 @@ def test_everything_is_given_back():
         switch.unsubscribe(0, query)
     index = switch._index._index
     assert not index.entries
-    assert not index._paths
+    assert not index.paths
     assert not index.always.size
     assert not index._interned
     assert index.automaton._root.is_bare

@@ -59,19 +59,21 @@ class Work:
     And texts whose meaning its columns may remember: at the limit all are forgotten.
     """
 
-    __slots__ = ("_forget", "_max_looks", "_remembered", "left", "spent")
+    __slots__ = ("_forget", "_max_look_bytes", "_remembered", "left", "spent")
 
-    def __init__(self, max_looks: int = INDEX_LIMITS.max_looks, forget: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, max_look_bytes: int = INDEX_LIMITS.max_look_bytes, forget: Callable[[], None] | None = None
+    ) -> None:
         self.left = 0
         self.spent: dict[Any, int] = {}  # by column
-        self._max_looks = max_looks
+        self._max_look_bytes = max_look_bytes
         self._forget = forget
         self._remembered = 0
 
-    def remember(self) -> None:
-        """One more text is kept."""
-        self._remembered += 1
-        if self._remembered > self._max_looks and self._forget is not None:
+    def remember(self, size: int) -> None:
+        """One more text is kept, which takes so many bytes."""
+        self._remembered += size
+        if self._remembered > self._max_look_bytes and self._forget is not None:
             self._remembered = 0
             self._forget()
 

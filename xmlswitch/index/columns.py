@@ -18,6 +18,8 @@ ANCHORS = frozenset({"=", "n=", "starts-with"})
 
 _ARGUMENT_WORK = 50  # characters that one of a function's arguments is worth: translate() makes a table of them
 _LINK_WORK = 150  # characters that a call of a function is worth
+_SEARCHES = 4  # that are worth as much as one call of a function
+_LOOK_BYTES, _BYTES_OF_CHAR = 330, 8  # that a text takes which is remembered, with its value and what that means
 _MAX_CHARS = 64  # longer texts hardly come again, and would take much memory
 
 
@@ -33,9 +35,9 @@ class ColumnEntry:
         "_prefixes",
         "_strings",
         "absent",
+        "awaited",
         "chain",
         "column",
-        "fact",
         "first",
         "has_anchors",
         "is_count",
@@ -43,6 +45,7 @@ class ColumnEntry:
         "looks",
         "path",
         "refs",
+        "searches",
         "work",
     )
 
@@ -57,13 +60,14 @@ class ColumnEntry:
         self.first = column.first
         self.chain = column.chain
         self.is_count = column.chain[:1] == (("count",),)
-        self.fact = column.fact
         self.refs = 0
+        self.searches = 0  # tests that look for something within a value: each goes through all of it
         self.looks: dict[str, Look] = {}  # by the text, before the column's functions
         self._max_looks = max_looks
         value = absent_value(column) if column.first else ""
         self.absent: Look | list[Look] = look_of(value) if column.first else []
         self.has_anchors = False
+        self.awaited: dict[str, Bucket] | None = None  # by text, where nothing else waits
         self._strings: dict[str, Bucket] = {}
         self._numbers: dict[float, Bucket] = {}
         self._prefixes: dict[int, dict[str, Bucket]] = {}  # by length
@@ -73,7 +77,8 @@ class ColumnEntry:
         if self.is_muted:
             return _NOTHING
         if len(text) > _MAX_CHARS or self._arguments > _MAX_CHARS:
-            self.work.charge_column(self, len(text) * self._links + self._arguments * _ARGUMENT_WORK)
+            links = self._links + self.searches // _SEARCHES
+            self.work.charge_column(self, len(text) * links + self._arguments * _ARGUMENT_WORK)
         if self.chain:
             self.work.charge_column(self, _LINK_WORK * self._links)
         value = transformed(text, self.chain) if self.chain else text
@@ -82,7 +87,7 @@ class ColumnEntry:
         if len(text) <= _MAX_CHARS:
             if len(self.looks) >= self._max_looks:
                 self.looks.clear()
-            self.work.remember()
+            self.work.remember(_LOOK_BYTES + _BYTES_OF_CHAR * len(text))
             self.looks[text] = look
         return look
 
@@ -135,4 +140,5 @@ class ColumnEntry:
 
     def _anchors_changed(self) -> None:
         self.has_anchors = bool(self._strings or self._numbers or self._prefixes)
+        self.awaited = None if self._numbers or self._prefixes or self.chain else self._strings
         self.looks.clear()  # they say too little, or too much

@@ -2,134 +2,32 @@
 
 A *scope* is a path at whose nodes some queries have several conditions at once. When the walk enters such a node it
 opens a *frame*; the paths below it that any condition names are noted in the frame; when the walk leaves the node, all
-terms of its scopes are decided together, in blocks as everywhere in the index. A *term* is the conditions of one place:
-either all that a query asks (then it has links), or a condition of a term further up (then it is a fact for that one).
-
-What a frame's structure settles is remembered by what was noted in it: most nodes of a document are like others before.
+terms of its scopes are decided together, in blocks as everywhere in the index (`scope_sets`). A *term* is the
+conditions of one place: either all that a query asks (then it has links), or a condition of a term further up (then it
+is a fact for that one, noted in the frame there).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from xmlswitch.index.answers import bits_of, mask_of
 from xmlswitch.index.automaton import Automaton
-from xmlswitch.index.budget import FEW_LOOKS, LOOK_WORK, NODE_WORK
 from xmlswitch.index.columns import ColumnEntry
-from xmlswitch.index.conjunctions import Block, Bound, Entry, Job, Needs, left, run
-from xmlswitch.index.looks import Look, look_of
+from xmlswitch.index.conjunctions import Bound, Needs
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import PathEntry
-from xmlswitch.query.atoms import Column, Linear, Test
-from xmlswitch.query.evaluate import string_value
+from xmlswitch.index.scope_sets import FactKey, Ledger, Scope, ScopeSet, Term, TermBlock
+from xmlswitch.query.atoms import Column, Linear
 from xmlswitch.query.twigs import Condition, Twig
 
 if TYPE_CHECKING:
-    from xmlswitch.index.answers import Answer
     from xmlswitch.index.budget import Work
     from xmlswitch.index.paths import Accept
     from xmlswitch.limits import IndexLimits
 
 _NONE: frozenset[PathEntry] = frozenset()
-_YES = look_of("1")
-_NO = look_of("")
-_HOLDS = Test("nonempty", "")
-_MAX_PROGRAMS = 512  # a scope set
 _MAX_SETS = 4096  # of scopes that open together
-
-# What a frame has noted: where paths ended, and the nodes there with their place in the document.
-Frame = dict["Accept", list[tuple[int, Any]]]
-# Which terms hold at which places.
-Facts = dict["Term", set[int]]
-# The string-values of elements, by place.
-Texts = dict[int, str]
-
-
-class Term(Entry):
-    """Conditions of one place. `uses`: how many terms further up have it as a condition."""
-
-    __slots__ = ("scope", "twig", "uses")
-
-    def __init__(self, scope: Scope, twig: Twig) -> None:
-        self.scope = scope
-        self.twig = twig
-        self.uses = 0
-        self.owners = None
-        self.bucket = None
-        self.place = None
-        self.slot = -1
-
-
-class Scope:
-    """The terms at one path: those of links, and those that are facts."""
-
-    __slots__ = ("entry", "facts", "path", "paths", "sets", "terms", "wanted")
-
-    def __init__(self, path: Linear, entry: PathEntry) -> None:
-        self.path = path
-        self.entry = entry
-        self.paths: dict[PathEntry, int] = {}  # below it that its terms name, and how many do
-        self.terms: dict[tuple[Twig, bool], Term] = {}
-        self.wanted: list[Block] = []
-        self.facts: list[Block] = []
-        self.sets: list[ScopeSet] = []
-
-
-class _Program:
-    """What is left to do for a frame that noted these paths."""
-
-    __slots__ = ("fact_jobs", "facts", "jobs", "links", "nodes")
-
-    def __init__(self) -> None:
-        self.links = 0
-        self.facts: list[Term] = []
-        self.jobs: list[Job] = []
-        self.fact_jobs: list[Job] = []
-        self.nodes: dict[PathEntry, list[Accept]] = {}  # where a path ended
-
-
-class ScopeSet:
-    """The scopes that one and the same node opens a frame for."""
-
-    __slots__ = ("programs", "relevant", "scopes")
-
-    def __init__(self, scopes: Iterable[Scope]) -> None:
-        self.scopes = tuple(scopes)
-        self.relevant = {path for scope in self.scopes for path in scope.paths}
-        self.programs: dict[frozenset[Accept], _Program] = {}
-        for scope in self.scopes:
-            scope.sets.append(self)
-
-    def program(self, noted: frozenset[Accept]) -> _Program:
-        program = _Program()
-        nodes = program.nodes
-        for accept in noted:
-            for path in self.relevant.intersection(accept.paths):
-                if path in nodes:
-                    nodes[path].append(accept)
-                else:
-                    nodes[path] = [accept]
-        present = set(nodes)
-        links: list[int] = []
-        for scope in self.scopes:
-            for held, facts in ((scope.wanted, False), (scope.facts, True)):
-                for block in held:
-                    slots, _ = block.allowed(present, _NONE)
-                    if not slots:
-                        continue
-                    job, settled = block.job(slots)
-                    if job is not None:
-                        (program.fact_jobs if facts else program.jobs).append(job)
-                    if facts:
-                        program.facts += [block.entries[slot] for slot in bits_of(settled)]  # type: ignore[misc]
-                    else:
-                        links += block.links(settled)
-        program.links = mask_of(links)
-        if len(self.programs) >= _MAX_PROGRAMS:
-            self.programs.clear()
-        self.programs[noted] = program
-        return program
 
 
 class Frames:
@@ -145,6 +43,7 @@ class Frames:
         self._by_entry: dict[PathEntry, Scope] = {}
         self._sets: dict[Accept, ScopeSet] = {}
         self.version = 0  # changes when a path or a scope comes or goes
+        self._ledger = Ledger(work, limits.max_program_bytes, self._forget_programs)
         self._paths = PathTable(self.relative, self._walks_changed)
         self._opening = PathTable(self.openers, self._forget_sets)
 
@@ -189,6 +88,10 @@ class Frames:
                 scope.sets.clear()
         self._walks_changed()
 
+    def _forget_programs(self) -> None:
+        for scope_set in self._sets.values():
+            scope_set.forget()
+
     def _walks_changed(self) -> None:
         self.version += 1
         self._on_change()
@@ -197,32 +100,35 @@ class Frames:
         term = scope.terms.get((twig, fact))
         if term is None:
             term = scope.terms[twig, fact] = Term(scope, twig)
-            needs, tests = self._bound(term)
+            needs, tests, facts = self._bound(term)
             held = scope.facts if fact else scope.wanted
             if not held or held[-1].is_full:
-                held.append(Block())
-            held[-1].add(term, needs, tests)
+                held.append(TermBlock())
+            held[-1].add_term(term, needs, tests, facts)
             self._changed(term)  # a fact's scope, too, must decide again what its frames say
         return term
 
     def _release(self, term: Term, fact: bool) -> None:
         scope, block = term.scope, term.place
         del scope.terms[term.twig, fact]
-        if block is not None:
+        if isinstance(block, TermBlock):
             block.remove(term)
             held = scope.facts if fact else scope.wanted
             if not block.bits:
                 held.remove(block)
             elif block.is_sparse:
                 for other in block.take_all():
-                    block.add(other, *self._bound(other, again=True))  # type: ignore[arg-type]
+                    block.add_term(other, *self._bound(other, again=True))  # type: ignore[arg-type]
         for condition in term.twig:
             path = self._paths[condition.path]
             if condition.column is not None:
+                path.columns[condition.column].searches -= (
+                    condition.test is not None and condition.test.op == "contains"
+                )
                 self._release_column(path.columns[condition.column])
             elif condition.inner is not None:
                 inner = self._inner(scope, condition)
-                self._release_column(path.columns[_fact_column(condition.path, inner)])
+                scope.drop_fact((path, inner))
                 inner.uses -= 1
                 if not inner.uses:
                     self._release(inner, fact=True)
@@ -242,8 +148,9 @@ class Frames:
             raise ValueError("not a condition with conditions inside")
         return self.scopes[path].terms[condition.inner, True]
 
-    def _bound(self, term: Term, again: bool = False) -> tuple[Needs, list[Bound]]:
+    def _bound(self, term: Term, again: bool = False) -> tuple[Needs, list[Bound], list[tuple[FactKey, bool]]]:
         """What a term needs; its paths, columns and facts are held, or (`again`) were held before."""
+        facts: list[tuple[FactKey, bool]] = []
         required: set[PathEntry] = set()
         absent: set[PathEntry] = set()
         tests: list[Bound] = []
@@ -261,12 +168,13 @@ class Frames:
                     below = Linear(term.scope.path.steps + condition.path.steps)
                     inner = self._hold(self._scope(below), condition.inner, fact=True)
                     inner.uses += 1
-                column = self._column(path, _fact_column(condition.path, inner), again)
-                tests.append(Bound(column, _HOLDS, positive))
+                    term.scope.hold_fact((path, inner))
+                facts.append(((path, inner), positive))
                 if positive:
                     required.add(path)
             elif condition.column is not None and condition.test is not None:
                 column = self._column(path, condition.column, again)
+                column.searches += not again and condition.test.op == "contains"
                 tests.append(Bound(column, condition.test, positive))
                 if positive and not (column.first and condition.test.predicate(column.absent[0])):  # type: ignore[arg-type]
                     required.add(path)
@@ -274,17 +182,20 @@ class Frames:
                 required.add(path)
             else:
                 absent.add(path)
-        return Needs(frozenset(required), frozenset(absent), _NONE, False), tests
+        return Needs(frozenset(required), frozenset(absent), _NONE, False), tests, facts
 
     def _changed(self, term: Term) -> None:
+        self._ledger.changes += 1
         if term.place is not None:
             term.place.links_changed()
         for scope_set in term.scope.sets:
-            scope_set.programs.clear()
+            scope_set.forget()
 
     def _column(self, path: PathEntry, column: Column, again: bool) -> ColumnEntry:
         entry = path.columns.get(column)
         if entry is None:
+            if not path.columns:
+                self._forget_sets()  # from now on its nodes are kept
             entry = path.columns[column] = ColumnEntry(column, path, self._limits.max_value_memo, self.work)
         if not again:
             entry.refs += 1
@@ -299,6 +210,11 @@ class Frames:
     def paths(self) -> PathTable:
         """The paths below scopes that conditions name."""
         return self._paths
+
+    @property
+    def tables(self) -> tuple[PathTable, PathTable]:
+        """All paths that a walk follows for frames."""
+        return self._opening, self._paths
 
     def forget_looks(self) -> None:
         for path in self._paths:
@@ -315,84 +231,5 @@ class Frames:
         if scopes is None:
             if len(self._sets) >= _MAX_SETS:
                 self._forget_sets()
-            scopes = self._sets[accept] = ScopeSet(self._by_entry[path] for path in accept.paths)
+            scopes = self._sets[accept] = ScopeSet([self._by_entry[path] for path in accept.paths], self._ledger)
         return scopes
-
-    def close(self, scopes: ScopeSet, frame: Frame, place: int, facts: Facts, texts: Texts, answer: Answer) -> None:
-        """The walk leaves a node: decide the terms of its scopes."""
-        noted = frozenset(frame)
-        program = scopes.programs.get(noted)
-        if program is None:
-            program = scopes.program(noted)
-        if program.links:
-            answer.mask(program.links)
-        for term in program.facts:
-            facts.setdefault(term, set()).add(place)
-        if not program.jobs and not program.fact_jobs:
-            return
-        values = _Values(program.nodes, frame, facts, texts, self.work)
-        for job in program.fact_jobs:
-            for slot in bits_of(left(job, values)):
-                term = job.block.entries[slot]  # type: ignore[assignment]
-                facts.setdefault(term, set()).add(place)
-        run(program.jobs, values, answer)
-
-
-class _Values(dict[ColumnEntry, "Look | list[Look]"]):
-    """The values of a frame. `nodes`: where a path ended."""
-
-    __slots__ = ("_facts", "_frame", "_nodes", "_texts", "_work")
-
-    def __init__(
-        self, nodes: dict[PathEntry, list[Accept]], frame: Frame, facts: Facts, texts: Texts, work: Work
-    ) -> None:
-        self._work = work
-        self._nodes = nodes
-        self._frame = frame
-        self._facts = facts
-        self._texts = texts
-
-    def __missing__(self, column: ColumnEntry) -> Look | list[Look]:
-        accepts = self._nodes.get(column.path)
-        found = self[column] = _read(column, accepts, self._frame, self._facts, self._texts, self._work)
-        return found
-
-
-def _text(place: int, node: Any, texts: Texts, work: Work) -> str:
-    """A node's string-value; an element's, which can be long to put together, only once per document."""
-    if isinstance(node, str):
-        return node
-    text = texts.get(place)
-    if text is None:
-        text = texts[place] = string_value(node)
-        work.charge(len(text) + NODE_WORK)
-    return text
-
-
-def _read(
-    column: ColumnEntry, accepts: list[Accept] | None, frame: Frame, facts: Facts, texts: Texts, work: Work
-) -> Look | list[Look]:
-    if accepts is None or column.is_muted:
-        return column.absent
-    term = column.fact
-    if term is not None:
-        places = facts.get(term)
-        if places and any(place in places for accept in accepts for place, _ in frame[accept]):
-            return _YES
-        return _NO
-    if column.first:
-        text = _text(*min((frame[accept][0] for accept in accepts), key=lambda pair: pair[0]), texts, work)
-        return column.looks.get(text) or column.look(text)
-    found: list[Look] = []
-    for accept in accepts:
-        if len(frame[accept]) > FEW_LOOKS:
-            work.charge_column(column, LOOK_WORK * len(frame[accept]))
-        for place, node in frame[accept]:
-            text = _text(place, node, texts, work)
-            found.append(column.looks.get(text) or column.look(text))
-    return found[0] if len(found) == 1 else found
-
-
-def _fact_column(path: Linear, term: Term) -> Column:
-    """The column of nodes at which a term holds."""
-    return Column(path, False, fact=term)

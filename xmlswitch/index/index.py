@@ -20,9 +20,10 @@ from xmlswitch.index.buckets import Bucket
 from xmlswitch.index.budget import Work
 from xmlswitch.index.columns import ANCHORS, ColumnEntry
 from xmlswitch.index.conjunctions import Bound, Entry, EntryKey, Home, Needs
-from xmlswitch.index.frames import Frames, Term
+from xmlswitch.index.frames import Frames
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import Journal, PathEntry
+from xmlswitch.index.scope_sets import Term
 from xmlswitch.index.waypoints import Waypoints
 from xmlswitch.query.atoms import Column, Conjunction, Test
 from xmlswitch.query.twigs import columns_of
@@ -46,7 +47,7 @@ class Index:
 
     def __init__(self, limits: IndexLimits) -> None:
         self.limits = limits
-        self.work = Work(limits.max_looks, self._forget_looks)
+        self.work = Work(limits.max_look_bytes, self._forget_looks)
         self.automaton = Automaton(limits.max_states, limits.max_transition_bytes)
         self.journal = Journal()
         self.version = 0  # changes when a walk over the same document would find other things:
@@ -57,7 +58,7 @@ class Index:
         self.frames = Frames(limits, self._walks_changed, self.work)
         self.waypoints = Waypoints(self, self.frames)
         self.always = Bucket(self._shelves_changed)  # of conjunctions that require no path
-        self._paths = PathTable(self.automaton, self._paths_changed)
+        self.paths = PathTable(self.automaton, self._paths_changed)
         self._interned: dict[Needs, Needs] = {}
         self._structures: dict[Hashable, Any] = {}
         self._structures_at = -1
@@ -116,7 +117,7 @@ class Index:
     def _meets_plural_paths(self, query: IndexedQuery) -> bool:
         """Whether the query branches where documents had several nodes, or are likely to."""
         return any(
-            any(deep for deep, _ in linear.steps) or ((path := self._paths.get(linear)) is not None and path.is_plural)
+            any(deep for deep, _ in linear.steps) or ((path := self.paths.get(linear)) is not None and path.is_plural)
             for conjunction in query.plan.conjunctions
             for linear in conjunction.unique
         )
@@ -140,7 +141,7 @@ class Index:
         keys = [(c, query) for c in query.plan.conjunctions if c.unique or c.verify]
         held = [entry for key in keys if (entry := self.entries.get(key)) is not None]
         for linear in {linear for conjunction, _ in keys for linear in conjunction.unique}:
-            path = self._paths.get(linear)
+            path = self.paths.get(linear)
             if path is not None and path.branching is not None:
                 path.branching.pop(query, None)
         twigs = query.twigs
@@ -164,30 +165,32 @@ class Index:
         links = set[int]().union(*(owners for asked, owners in held if not asked.isdisjoint(columns)))
         others = set[Column]().union(*(asked for asked, owners in held if not owners <= links))
         own = set[Column]().union(*(asked for asked, _ in held)) - others
-        tables = (self._paths, self.frames.paths)
+        tables = (self.paths, self.frames.paths)
         return mask_of(links), [
             c for paths in tables for path in paths for c in path.columns.values() if c.column in own
         ]
 
     def _plain_path(self, conjunction: Conjunction) -> PathEntry:
         ((atom, _),) = conjunction.literals
-        return self._paths[atom.path]
+        return self.paths[atom.path]
 
     def _place(self, entry: Entry) -> None:
         conjunction = entry.conjunction
         if _is_plain(conjunction):
             ((atom, _),) = conjunction.literals
-            self._paths.hold(atom.path).plain = entry
+            self.paths.hold(atom.path).plain = entry
             return
         anchor: tuple[ColumnEntry, Test] | None = None
         best: Bucket | None = None
         rarest: PathEntry | None = None
         literals: list[_Literal] = []
         for atom, positive in conjunction.literals:
-            path = self._paths.hold(atom.path)
+            path = self.paths.hold(atom.path)
             self._watch(path)
             test = atom.test
             column = None if atom.column is None else self._hold_column(path, atom.column)
+            if column is not None:
+                column.searches += test is not None and test.op == "contains"
             needs_path = positive and _needs_path(column, test)
             literals.append((path, column, test, positive, needs_path))
             if not needs_path:
@@ -203,7 +206,7 @@ class Index:
             elif anchor is None or (best is not None and bucket.size < best.size):
                 anchor, best = (column, test), bucket
         for linear in conjunction.unique:
-            path = self._paths.hold(linear)
+            path = self.paths.hold(linear)
             self._watch(path)
             if entry.query is not None and not conjunction.verify:
                 path.branching = path.branching or {}
@@ -226,12 +229,12 @@ class Index:
         if entry.bucket is None:
             path = self._plain_path(conjunction)
             path.plain = None
-            self._paths.release(path)
+            self.paths.release(path)
             return
         bucket = entry.bucket
         bucket.remove(entry)
         for atom, _ in conjunction.literals:
-            path = self._paths[atom.path]
+            path = self.paths[atom.path]
             if not bucket.size and path.bucket is bucket:
                 path.bucket = None
             if atom.column is not None:
@@ -239,21 +242,22 @@ class Index:
                 if not bucket.size and atom.test is not None and _is_anchor(column, atom.test, bucket):
                     column.drop(atom.test)
                     self._sort_anchors(path)
+                column.searches -= atom.test is not None and atom.test.op == "contains"
                 self._release_column(column)
             self._unwatch(path)
-            self._paths.release(path)
+            self.paths.release(path)
         for linear in conjunction.unique:
-            path = self._paths[linear]
+            path = self.paths[linear]
             if path.branching is not None and entry.query is not None:
                 path.branching.pop(entry.query, None)
             self._unwatch(path)
-            self._paths.release(path)
+            self.paths.release(path)
 
     def _bound_again(self, entry: Entry) -> tuple[Needs, tuple[Bound, ...]]:
         literals: list[_Literal] = []
         anchor: tuple[ColumnEntry, Test] | None = None
         for atom, positive in entry.conjunction.literals:
-            path, test = self._paths[atom.path], atom.test
+            path, test = self.paths[atom.path], atom.test
             column = None if atom.column is None else path.columns[atom.column]
             needs_path = positive and _needs_path(column, test)
             literals.append((path, column, test, positive, needs_path))
@@ -286,7 +290,7 @@ class Index:
             required.discard(guard)
         unique = _NONE
         if conjunction.unique:
-            unique = frozenset([self._paths[linear] for linear in conjunction.unique])
+            unique = frozenset([self.paths[linear] for linear in conjunction.unique])
         needs = Needs(frozenset(required), frozenset(absent), unique, conjunction.verify)
         known = self._interned.get(needs)
         if known is None:
@@ -324,7 +328,7 @@ class Index:
             self._layout_changed()
 
     def _forget_looks(self) -> None:
-        for path in self._paths:
+        for path in self.paths:
             for column in path.columns.values():
                 column.looks.clear()
         self.frames.forget_looks()

@@ -13,13 +13,15 @@ from xmlswitch.query.atoms import Linear
 class PathTable:
     """The paths that somebody holds, each once, and an automaton that finds them in documents."""
 
-    __slots__ = ("_automaton", "_entries", "_on_change", "_serials")
+    __slots__ = ("_automaton", "_entries", "_on_change", "_serials", "loose", "names")
 
     def __init__(self, automaton: Automaton, on_change: Callable[[], None]) -> None:
         self._automaton = automaton
         self._on_change = on_change
         self._entries: dict[Linear, PathEntry] = {}
         self._serials = itertools.count(1)
+        self.names: dict[str, int] = {}  # that paths have, and how often
+        self.loose = 0  # paths that lead through, or end at, elements of any name
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -38,6 +40,7 @@ class PathTable:
         if entry is None:
             entry = self._entries[path] = PathEntry(path, next(self._serials))
             self._automaton.add(entry)
+            self._count(path, 1)
             self._on_change()
         entry.refs += 1
         return entry
@@ -47,4 +50,15 @@ class PathTable:
         if not entry.refs:
             del self._entries[entry.path]
             self._automaton.remove(entry)
+            self._count(entry.path, -1)
             self._on_change()
+
+    def _count(self, path: Linear, by: int) -> None:
+        if path.deep or any(name.endswith("*") for _, name in path.steps):
+            self.loose += by
+        for _, name in path.steps:
+            number = self.names.get(name, 0) + by
+            if number:
+                self.names[name] = number
+            else:
+                del self.names[name]

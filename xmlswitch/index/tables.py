@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xmlswitch.index.looks import Look
 
 _MAX_KEPT = 1024  # values that are remembered
+_MIN_KEPT, _KEPT_PER_SLOT = 16, 2  # a table of few tests remembers few: there may be very many such tables
 _MAX_CHARS = 24  # longer ones hardly come again, and would take memory
 _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 
@@ -24,12 +25,13 @@ _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 class Table:
     """Call `settle` after `add` and before anything is asked. `kept` is what `keep` remembers."""
 
-    __slots__ = ("_full", "_ladder", "_positive", "_value_tests", "kept", "slots")
+    __slots__ = ("_full", "_ladder", "_positive", "_room", "_value_tests", "kept", "slots")
 
     def __init__(self) -> None:
         self.slots = 0  # with a test
         self.kept: dict[str, int] = {}
         self._full = 0
+        self._room = _MIN_KEPT
         self._positive = 0  # slots with a test that some node must pass
         self._ladder: Ladder | None = None
         self._value_tests: tuple[ValueTests, ...] = ()
@@ -58,6 +60,7 @@ class Table:
         if self._full != full:
             self._full = full
             self.kept.clear()
+        self._room = min(_MAX_KEPT, _MIN_KEPT + _KEPT_PER_SLOT * self.slots.bit_count())
         if self._ladder is not None:
             self._ladder.settle(full)
 
@@ -87,7 +90,7 @@ class Table:
             for tests in self._value_tests:
                 kept &= tests.kept(look, self._full)
             if len(value) <= _MAX_CHARS:
-                if len(self.kept) >= _MAX_KEPT:
+                if len(self.kept) >= self._room:
                     self.kept.clear()
                 self.kept[value] = kept
         return kept

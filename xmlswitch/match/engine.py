@@ -92,7 +92,7 @@ class XPathIndex:
 
     def _match(self, packet: bytes, answer: Answer) -> None:
         index = self._index
-        known = self._shapes.find(packet)
+        known = self._shapes.find(packet, index.version)
         root = program = bounds = None
         if known is not None:
             shape, texts = known
@@ -106,7 +106,7 @@ class XPathIndex:
             structure = program.structure
         else:
             root = parse_document(packet, self._documents)
-            if known is None:
+            if known is None and not self._shapes.is_idle:
                 self._shapes.notice(packet)
             findings = walk(root, index, answer)
             if answer.done:

@@ -137,6 +137,18 @@ class Texts(dict["ColumnEntry", "Look | list[Look]"]):
         self[column] = found
         return found
 
+    def find_awaited(self, column: ColumnEntry, awaited: dict[str, Bucket], found: dict[Bucket, None]) -> None:
+        """The buckets that wait for one of the texts, where a text itself is all that counts."""
+        if column.is_muted:
+            return
+        nodes = self._nodes.get(column.path, ())
+        if len(nodes) > FEW_LOOKS:
+            column.work.charge_column(column, LOOK_WORK * len(nodes))
+        for node in nodes[:1] if column.first else nodes:
+            bucket = awaited.get(self._text(node))
+            if bucket is not None:
+                found[bucket] = None
+
 
 def match_walked(index: Index, structure: Structure, texts: Texts, answer: Answer) -> list[Entry]:
     """The entries that must be evaluated; what is sure goes into the answer."""
@@ -145,6 +157,9 @@ def match_walked(index: Index, structure: Structure, texts: Texts, answer: Answe
         if path.bucket is not None:
             buckets[path.bucket] = None
         for column in path.anchored:
+            if column.awaited is not None and column not in texts:
+                texts.find_awaited(column, column.awaited, buckets)
+                continue
             look = texts[column]
             for one in (look,) if isinstance(look, tuple) else look:
                 for bucket in one[2]:

@@ -56,12 +56,13 @@ _SAMPLED = 16
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_sample", "bounds", "program", "regex", "version")
+    __slots__ = ("_sample", "bounds", "framed_at", "program", "regex", "version")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
         self.version = -1  # of the index, when it was studied
+        self.framed_at = -1  # the version at which its packets had to be parsed anyway
         self.program: Program | None = None
         self.bounds: KnownBounds | None = None  # of queries that had to be evaluated
 
@@ -75,6 +76,8 @@ class Shape:
         structure = index.shared(structure.key, structure)
         program = self.program = Program(structure, tuple(findings.ends), templates, findings.framed)
         self.version = index.version
+        if program.framed:
+            self.framed_at = index.version
         return program
 
 
@@ -171,10 +174,16 @@ class ShapeBook:
         self._seen: dict[str, None] = {}
         self._strangers = 0
         self.number = 0
+        self.is_idle = False  # packets like the last one are parsed, whatever their shape
 
-    def find(self, packet: bytes) -> tuple[Shape, tuple[str, ...]] | None:
+    def find(self, packet: bytes, version: int) -> tuple[Shape, tuple[str, ...]] | None:
+        """The packet's shape and its values; None when there is none, or when it would not help (`is_idle`)."""
         shapes = self._shapes.get((packet.count(b"<"), packet.count(b"=")))
+        self.is_idle = False
         if not shapes or len(packet) > self._max_chars:
+            return None
+        if all(shape.framed_at == version for shape in shapes):
+            self.is_idle = True
             return None
         try:
             text = packet.decode("utf-8")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from xmlswitch.index.budget import MARK_WORK
-from xmlswitch.index.waypoints import MAIN
+from xmlswitch.index.waypoints import MAIN, Mark
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
-    from xmlswitch.index.frames import Facts, Frame
     from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept, PathEntry
-    from xmlswitch.index.waypoints import Waypoint
+    from xmlswitch.index.scope_sets import Kept
 
 
+_HAS_OTHER_NODES = etree.XPath("boolean(//comment() | //processing-instruction())")
 _CHARGED_MARKS = 256  # that are charged together: a walk goes from element to element quickly
 
 
@@ -55,32 +55,72 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
 
     Without an answer nothing is decided on the way: no frames are opened.
     """
-    waypoints, layout, journal, frames = index.waypoints, index.layout, index.journal, index.frames
+    waypoints, layout, journal = index.waypoints, index.layout, index.journal
     findings = Findings()
     ends, trail = findings.ends, findings.trail
-    waypoint = waypoints.start()
-    findings.framed = waypoint.opens is not None
-    above: list[Waypoint] = []
-    open_frames: list[Frame] = [{}]
-    facts: Facts = {}
+    start = waypoints.start()
+    findings.framed = start.opens is not None
+    deciding = answer is not None and bool(index.frames.scopes)
+    # What is open: elements, where they stand, and their frames: what was noted, which facts hold, nodes that are kept.
+    elements: list[Any] = [None]
+    stack = [start]
+    noted, facts, places = [0], [0], [0]
+    kept: list[Kept | None] = [None]
     texts_of: dict[int, str] = {}
-    places: list[int] = []
-    place = 0
-    deciding = answer is not None and bool(frames.scopes)
-    work, marked = frames.work, 0
-    for event, element in etree.iterwalk(root, events=("start", "end")):
-        if event == "end":
+
+    def close(depth: int) -> None:
+        """Leave all elements that are deeper."""
+        while len(stack) > depth:
+            elements.pop()
+            left = stack.pop()
             if deciding and answer is not None:
-                frame, at = open_frames.pop(), places.pop()
-                if waypoint.opens is not None:
-                    frames.close(waypoint.opens, frame, at, facts, texts_of, answer)
-                    if answer.done:
-                        return findings
-            waypoint = above.pop()
-            continue
-        above.append(waypoint)
+                scopes, mask, held, nodes = left.opens, noted.pop(), facts.pop(), kept.pop()
+                places.pop()
+                if scopes is None or (not mask and (scopes.find_idle() if scopes.is_idle is None else scopes.is_idle)):
+                    continue
+                for at, bits in scopes.close(left.ends, mask, held, nodes, texts_of, answer):
+                    facts[at] |= bits
+                if answer.done:
+                    return
+
+    def note_texts(at_element: int, marks: tuple[Mark, ...], texts: list[str]) -> None:
+        for at, bit, accept, is_kept in marks:
+            if at == MAIN:
+                accept.look(layout)
+                for text in texts:
+                    findings.note(accept, text)
+            elif deciding:
+                noted[at] |= bit
+                if is_kept:
+                    for text in texts:
+                        _keep(kept, at, accept, at_element, text)
+
+    names = waypoints.names()
+    # Where each element is visited, so are the texts between elements: each with the element before it. Found out when
+    # the first text is asked for: many walks end before.
+    in_passing: bool | None = None if names is None else False
+    depths: dict[Any, int] = {None: 0}  # of elements that are open, and of those beyond them that no path names
+    place = marked = 0
+    work = index.frames.work
+    for element in root.iter("*") if names is None else root.iter(*names):
+        parent = element.getparent()
+        if parent is not elements[-1]:
+            depth = _depth_of(parent, elements) if names is None else _depth_beyond(parent, depths)
+            close(depth + 1)
+            if answer is not None and answer.done:
+                return findings
+        waypoint = stack[-1]
+        if names is None:
+            if in_passing and waypoint.texts and (tail := element.tail):
+                note_texts(places[-1], waypoint.texts, [tail])
+        elif parent is not elements[-1]:
+            waypoint = waypoint.beyond or waypoints.beyond(waypoint)
+        if names is not None:
+            depths[element] = len(stack)
         name = element.tag
         waypoint = waypoint.next.get(name) or waypoints.follow(waypoint, name)
+        elements.append(element)
+        stack.append(waypoint)
         if waypoint.opens is not None:
             findings.framed = True
         accept = waypoint.accept
@@ -100,49 +140,71 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
         if deciding:
             place += 1
             places.append(place)
-            open_frames.append({})
-            marked += len(waypoint.marks)
-            if marked > _CHARGED_MARKS:
-                work.charge(MARK_WORK * marked)
-                marked = 0
-            for at, accept in waypoint.marks:
-                frame = open_frames[at]
-                if accept in frame:
-                    frame[accept].append((place, element))
-                else:
-                    frame[accept] = [(place, element)]
-        if waypoint.has_attributes and element.attrib:
-            for name, text in element.items():
-                for at, accept in waypoint.attribute(name):
-                    _note(at, accept, place, text, findings, open_frames, layout, deciding)
+            noted.append(0)
+            facts.append(0)
+            kept.append(None)
+            if waypoint.marks:
+                marked += len(waypoint.marks)
+                if marked > _CHARGED_MARKS:
+                    work.charge(MARK_WORK * marked)
+                    marked = 0
+                for at, bit, accept, is_kept in waypoint.marks:
+                    noted[at] |= bit
+                    if is_kept:
+                        _keep(kept, at, accept, place, element)
+        if waypoint.has_attributes:
+            found = element.items() if waypoint.names is None else _attributes(element, waypoint.names)
+            for name, text in found:
+                for at, bit, accept, is_kept in waypoint.attribute(name):
+                    if at == MAIN:
+                        accept.look(layout)
+                        findings.note(accept, text)
+                    elif deciding:
+                        noted[at] |= bit
+                        if is_kept:
+                            _keep(kept, at, accept, place, text)
         if waypoint.texts:
-            texts = [element.text] if element.text else []
-            texts += [child.tail for child in element if child.tail]  # comments and instructions too: they part texts
-            for at, accept in waypoint.texts:
-                for text in texts:
-                    _note(at, accept, place, text, findings, open_frames, layout, deciding)
-    if deciding and answer is not None and waypoint.opens is not None:
-        frames.close(waypoint.opens, open_frames[0], 0, facts, texts_of, answer)
+            if in_passing is None:
+                in_passing = not _HAS_OTHER_NODES(root)
+            texts = [text] if (text := element.text) else []
+            if not in_passing and len(element):  # comments and instructions too: they part texts
+                texts += [tail for child in element if (tail := child.tail)]
+            if texts:
+                note_texts(place, waypoint.texts, texts)
+    close(0)
     return findings
 
 
-def _note(
-    at: int,
-    accept: Accept,
-    place: int,
-    text: str,
-    findings: Findings,
-    open_frames: list[Frame],
-    layout: int,
-    deciding: bool,
-) -> None:
-    """An attribute or a text, in the document or in a frame."""
-    if at == MAIN:
-        accept.look(layout)
-        findings.note(accept, text)
-    elif deciding:
-        frame = open_frames[at]
-        if accept in frame:
-            frame[accept].append((place, text))
-        else:
-            frame[accept] = [(place, text)]
+def _depth_of(parent: Any, elements: list[Any]) -> int:
+    """Where an element that is open stands."""
+    depth = len(elements) - 2
+    while elements[depth] is not parent:
+        depth -= 1
+    return depth
+
+
+def _depth_beyond(parent: Any, depths: dict[Any, int]) -> int:
+    """The depth of the nearest element above that is open; each element on the way there is asked once."""
+    depth = depths.get(parent)
+    climbed = []
+    while depth is None:
+        climbed.append(parent)
+        parent = parent.getparent()
+        depth = depths.get(parent)
+    for element in climbed:
+        depths[element] = depth
+    return depth
+
+
+def _attributes(element: Any, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(name, text) for name in names if (text := element.get(name)) is not None]
+
+
+def _keep(kept: list[Kept | None], at: int, accept: Accept, place: int, node: Any) -> None:
+    nodes = kept[at]
+    if nodes is None:
+        kept[at] = {accept: [(place, node)]}
+    elif accept in nodes:
+        nodes[accept].append((place, node))
+    else:
+        nodes[accept] = [(place, node)]

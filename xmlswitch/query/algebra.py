@@ -108,6 +108,16 @@ class _Sides:
                 self.sufficient.append(self.necessary[-1])
 
 
+def names_of(query: Query) -> frozenset[object]:
+    """What any query must have that this one covers or is covered by: see `_Side`. None alone: no name at all."""
+    known: frozenset[object] | None = query.__dict__.get("names")
+    if known is None:
+        sides = [_Side(conjunction.literals).names for conjunction in query.plan.conjunctions]
+        common = frozenset[object](set.intersection(*sides)) if sides else frozenset()
+        known = query.__dict__["names"] = common or frozenset({None})
+    return known
+
+
 def _sides(query: Query, fuel: Fuel) -> _Sides:
     known: _Sides | None = query.__dict__.get("sides")
     if known is None:

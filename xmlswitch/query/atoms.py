@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xmlswitch.query.numerals import round_half_up, to_number
 
@@ -42,15 +42,11 @@ class Linear(NamedTuple):
 
 
 class Column(NamedTuple):
-    """The values at a path's nodes, or at the first of them, through a chain of functions.
-
-    A column with a `fact` is about nodes, not values: at which of them the index found these conditions to hold.
-    """
+    """The values at a path's nodes, or at the first of them, through a chain of functions."""
 
     path: Linear
     first: bool = False
     chain: tuple[Link, ...] = ()
-    fact: Any = None
 
     def __str__(self) -> str:
         text = f"string({self.path})" if self.first else str(self.path)

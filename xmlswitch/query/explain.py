@@ -16,7 +16,7 @@ INDEXED, BRANCHING, CONDITIONAL, EVALUATED, EVERYTHING, NOTHING, LATER = (
     "evaluated by libxml2 when the index can't rule it out",
     "everything: packets are not even parsed",
     "nothing: no packet can match",
-    "evaluated by elementpath on every packet",
+    "evaluated by elementpath (0.3 to 3 ms) when its condition in XPath 1.0 does not rule it out",
 )
 
 

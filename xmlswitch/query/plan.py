@@ -14,6 +14,7 @@ Each conjunction is a *necessary* condition; it is also sufficient unless it say
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,15 +61,19 @@ class Plan:
     reasons: tuple[str, ...]
 
 
-def plan_of(expr: Expr | None, limits: QueryLimits) -> Plan:
-    """Of a canonical tree; None stands for a query in XPath 2.0 or later."""
-    if expr is None:
-        return Plan(_UNKNOWN, ("XPath 2.0 or later: every packet is evaluated by elementpath",))
+def plan_of(expr: Expr, limits: QueryLimits) -> Plan:
+    """Of a canonical tree."""
     if isinstance(expr, Path) and (linear := _plain(expr)) is not None:
         return Plan((Conjunction(frozenset({(Atom(linear), True)})),), ())
     planner = _Planner(limits)
     found = tuple(map(planner.with_few_branches, planner.truth(expr, None)))
     return Plan(tuple(dict.fromkeys(map(_without_implied, found))), tuple(dict.fromkeys(planner.reasons)))
+
+
+def plan_before(need: Plan, reason: str) -> Plan:
+    """Of a query that must be evaluated, and that can hold only where another does, which has a plan."""
+    found = tuple(dict.fromkeys(map(_only_positive, need.conjunctions)))
+    return Plan(found, (reason, *need.reasons))
 
 
 class _Planner:
@@ -109,22 +114,26 @@ class _Planner:
 
     def alternatives(self, expr: Binary, context: Linear | None) -> Disjunction:
         found: dict[Conjunction, None] = {}
+        size = 0
         for part in flattened(expr, expr.op):
-            found.update(dict.fromkeys(self.truth(part, context)))
-            if len(found) > self.limits.max_conjunctions:  # no need to look at the others
-                break
-        return self.bounded(tuple(found))
+            alternatives = self.truth(part, context)
+            found.update(dict.fromkeys(alternatives))
+            size += _size(alternatives)
+            if self.is_too_many(len(found), size):  # no need to look at the others
+                return self.unknown("too many alternatives")
+        return tuple(found)
 
-    def bounded(self, found: Disjunction) -> Disjunction:
-        if len(found) > self.limits.max_conjunctions:
-            return self.unknown(f"more than {self.limits.max_conjunctions} alternatives")
-        return found
+    def is_too_many(self, number: int, size: int) -> bool:
+        return number > self.limits.max_conjunctions or size > self.limits.max_plan_size
 
     def product(self, parts: list[Disjunction], unique: frozenset[Linear]) -> Disjunction:
+        parts = [part for part in parts if part != _TRUE]
+        if len(parts) == 1 and not unique:
+            return parts[0]
         found: list[Conjunction] = [Conjunction(frozenset(), unique)]
         for part in parts:
-            if len(found) * len(part) > self.limits.max_conjunctions:
-                part = self.unknown(f"more than {self.limits.max_conjunctions} alternatives")
+            if self.is_too_large(found, part):
+                part = self.unknown("too many alternatives")
             found = [
                 Conjunction(a.literals | b.literals, a.unique | b.unique, a.verify or b.verify)
                 for a in found
@@ -133,6 +142,15 @@ class _Planner:
             if any(len(conjunction.literals) > self.limits.max_literals for conjunction in found):
                 return self.unknown(f"more than {self.limits.max_literals} conditions together")
         return tuple(found)
+
+    def is_too_large(self, found: list[Conjunction], part: Disjunction) -> bool:
+        """Whether the product of both would be."""
+        number = len(found) * len(part)
+        if number == 1:
+            return False
+        size = len(part) * _size(found) + len(found) * _size(part)
+        is_product = len(found) > 1 and len(part) > 1
+        return size > self.limits.max_plan_size or (is_product and number > self.limits.max_product)
 
     def branching(self, context: Linear | None, parts: list[Disjunction]) -> frozenset[Linear]:
         """The context's path, when several conditions, or a negative one, must hold at one and the same node."""
@@ -236,7 +254,8 @@ class _Planner:
             return self.unknown("a comparison without a literal is evaluated")
         if isinstance(left, Binary) and left.op == "|":
             parts = [self.comparison(Binary(op, part, right), context) for part in flattened(left, "|")]
-            return self.bounded(tuple(conjunction for part in parts for conjunction in part))
+            found = tuple(conjunction for part in parts for conjunction in part)
+            return self.unknown("too many alternatives") if self.is_too_many(len(found), _size(found)) else found
         numeric = isinstance(right, Number) or op in RELATIONAL or type_of(left) == NUMBER
         if numeric:
             value = right.value if isinstance(right, Number) else to_number(right.value)
@@ -363,6 +382,17 @@ def constant(expr: Expr) -> str | float:
     if isinstance(expr, Negate) and isinstance(expr.operand, Number):
         return -expr.operand.value
     return expr.value if isinstance(expr, Literal | Number) else ""
+
+
+def _size(conjunctions: Iterable[Conjunction]) -> int:
+    """What the index has to hold: paths, and their steps."""
+    size = 0
+    for literals, unique, _ in conjunctions:
+        for atom, _ in literals:
+            size += 1 + len(atom.path.steps)
+        for path in unique:
+            size += 1 + len(path.steps)
+    return size
 
 
 def _only_positive(conjunction: Conjunction) -> Conjunction:

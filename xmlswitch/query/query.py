@@ -29,7 +29,7 @@ from xmlswitch.query.evaluate import Evaluator
 from xmlswitch.query.measure import why_too_large
 from xmlswitch.query.need import needed_condition
 from xmlswitch.query.parser import XML_NAMESPACE, UnknownFunctionError, parse_xpath
-from xmlswitch.query.plan import Plan, plan_of
+from xmlswitch.query.plan import Plan, plan_before, plan_of
 from xmlswitch.query.syntax import ANY_DEEPER, FALSE, ROOT, TRUE, Expr, Path, Step, flattened
 from xmlswitch.query.twigs import Twig, twigs_of
 from xmlswitch.query.widening import most_telling
@@ -43,7 +43,15 @@ _NO_NAMESPACES: Mapping[str, str] = {}
 _PLAIN_PATH = re.compile(r"(?:/{1,2}(?:[A-Za-z_][A-Za-z_0-9.-]*|\*))+(?:/@[A-Za-z_][A-Za-z_0-9.-]*)?")
 _MAX_PLAIN = 256
 _SURELY_SHORT, _SURELY_FLAT = 512, 80  # characters of a canonical form, and of a text, that break no limit of parts
-_OWN_INDEX = IndexLimits(max_states=2000, max_shapes=16, max_value_memo=256)  # there may be many of these
+_OWN_INDEX = IndexLimits(  # there may be many of these
+    max_states=2000,
+    max_shapes=16,
+    max_value_memo=256,
+    max_transition_bytes=1 << 18,
+    max_waypoint_bytes=1 << 18,
+    max_look_bytes=1 << 18,
+    max_program_bytes=1 << 18,
+)
 _WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, an estimate: tree, plan, text for libxml2
 
 
@@ -76,7 +84,12 @@ class Query:
     def parse(
         cls, text: str, namespaces: Mapping[str, str] | None = None, *, limits: QueryLimits = QUERY_LIMITS
     ) -> Query:
-        """Check a subscriber's text; `QueryError` says at which character it fails and what was expected there."""
+        """Check a subscriber's text; `QueryError` says at which character it fails and what was expected there.
+
+        An empty text asks for everything.
+        """
+        if not text.strip():
+            return cls._from_expr(TRUE, limits)
         bound = namespaces or _NO_NAMESPACES
         if len(text) <= _MAX_PLAIN and _PLAIN_PATH.fullmatch(text) and text != "/*":
             return cls._plain_path(text, limits)
@@ -239,6 +252,8 @@ class Query:
     @cached_property
     def plan(self) -> Plan:
         """How the index holds this query."""
+        if self.expr is None:
+            return plan_before(self._condition.plan, "XPath 2.0 or later: elementpath evaluates what is left")
         return plan_of(self.expr, self.limits)
 
     @cached_property
@@ -306,8 +321,8 @@ class Query:
 
     def holds(self, root: Any) -> bool:
         """The same for a document that `parse_document` gave."""
-        if self.later is not None:
-            return self.later.holds(root)
+        if self.later is not None:  # first what costs a thousandth, and is what a switch asks first
+            return self._condition.holds(root) and self.later.holds(root)
         return self.evaluator.holds(root)
 
     # --- the wire ---
@@ -318,10 +333,12 @@ class Query:
         Of XPath 2.0+ it is a necessary condition in XPath 1.0, in the worst case everything: send it, and filter what
         comes with `matches`.
         """
-        if self.travels:
-            return self
+        return self if self.travels else self._condition
+
+    @cached_property
+    def _condition(self) -> Query:
         found = self._need()
-        return found if found is not None and found.travels else Query.parse("true()")
+        return found if found is not None and found.travels else Query._from_expr(TRUE, self.limits)
 
     def _need(self) -> Query | None:
         if self.later is None:  # what the index asks for before it evaluates

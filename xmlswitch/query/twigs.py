@@ -61,16 +61,17 @@ def twigs_of(expr: Expr | None, limits: QueryLimits) -> _Found | None:
     if expr is None:
         return None
     try:
-        found = _Maker(limits.max_conjunctions, limits.max_literals).truth(expr, at_document=True)
+        found = _Maker(limits).truth(expr, at_document=True)
     except _NoTwigError:
         return None
     return tuple(dict.fromkeys(found))
 
 
 class _Maker:
-    def __init__(self, max_twigs: int, max_conditions: int) -> None:
-        self.max_twigs = max_twigs
-        self.max_conditions = max_conditions
+    def __init__(self, limits: QueryLimits) -> None:
+        self.max_conditions = limits.max_literals
+        self.max_product = limits.max_product
+        self.max_in_all = limits.max_conditions
 
     def truth(self, expr: Expr, at_document: bool = False) -> _Found:
         if expr == TRUE:
@@ -92,14 +93,16 @@ class _Maker:
         raise _NoTwigError
 
     def bounded(self, found: _Found) -> _Found:
-        if len(found) > self.max_twigs or any(len(twig) > self.max_conditions for twig in found):
+        if any(len(twig) > self.max_conditions for twig in found) or sum(map(_size, found)) > self.max_in_all:
             raise _NoTwigError
         return found
 
     def product(self, parts: list[_Found]) -> _Found:
         found: _Found = _TRUE
         for part in parts:
-            if len(found) * len(part) > self.max_twigs:
+            conditions = len(part) * sum(map(_size, found)) + len(found) * sum(map(_size, part))
+            is_product = len(found) > 1 and len(part) > 1
+            if (is_product and len(found) * len(part) > self.max_product) or conditions > self.max_in_all:
                 raise _NoTwigError
             found = tuple(dict.fromkeys(a | b for a in found for b in part))
         return self.bounded(found)
@@ -198,6 +201,11 @@ class _Maker:
         if at_document and here == _SELF:
             raise _NoTwigError
         return (frozenset({Condition(here, True, Column(here, True, links), test)}),)
+
+
+def _size(twig: Twig) -> int:
+    """How many conditions it has, at whatever depth."""
+    return sum(1 if condition.inner is None else 1 + _size(condition.inner) for condition in twig)
 
 
 def columns_of(twig: Twig) -> set[Column]:

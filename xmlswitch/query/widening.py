@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xmlswitch.query.atoms import Atom, Column, Conjunction, Linear
+from xmlswitch.query.hulls import as_path
 from xmlswitch.query.syntax import TRUE, Binary, Expr, Literal, Number, Path, Step
 
 
@@ -12,7 +13,7 @@ def most_telling(conjunction: Conjunction, *, tests: bool = True) -> Expr:
     if not atoms:
         return TRUE
     best = min(atoms, key=lambda atom: (_weakness(atom), str(atom.path)))
-    expr: Expr = _as_path(best.path)
+    expr: Expr = as_path(best.path)
     if expr == _ANY_ROOT:
         return TRUE
     if tests and best.test is not None and best.column == Column(best.path) and best.test.op in ("=", "n="):
@@ -26,7 +27,7 @@ def root_of(conjunction: Conjunction) -> Expr:
     """The first step of one of its paths."""
     paths = [atom.path for atom, positive in conjunction.literals if positive and atom.needs_path]
     steps = next((path.steps[:1] for path in sorted(paths) if path.steps), ())
-    return _as_path(Linear(steps)) if steps else TRUE
+    return as_path(Linear(steps)) if steps else TRUE
 
 
 _ANY_ROOT = Path("/", (Step("child", "*"),))
@@ -36,16 +37,3 @@ def _weakness(atom: Atom) -> int:
     if atom.test is None:
         return 3
     return {"=": 0, "n=": 0, "starts-with": 1}.get(atom.test.op, 2)
-
-
-def _as_path(path: Linear) -> Path:
-    steps: list[Step] = []
-    for deep, name in path.steps:
-        if deep:
-            steps.append(Step("descendant-or-self", "node()"))
-        steps.append(Step("child", name))
-    if path.deep:
-        steps.append(Step("descendant-or-self", "node()"))
-    if path.tail:
-        steps.append(Step("child", path.tail) if path.tail == "text()" else Step("attribute", path.tail[1:]))
-    return Path("/", tuple(steps))
