@@ -113,9 +113,9 @@ def parse_endpoint(text: str, *, default_host: str | None = None) -> tuple[str, 
     if not host and default_host is not None:
         host = default_host
     elif not host:
-        raise ValueError(f"expected HOST:PORT, not {text!r}")
+        raise ValueError(f"expected HOST:PORT, got {text!r}")
     if not colon or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 0xFFFF:
-        raise ValueError(f"expected HOST:PORT, not {text!r}")
+        raise ValueError(f"expected HOST:PORT, got {text!r}")
     return host, int(port)
 
 

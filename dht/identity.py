@@ -121,7 +121,8 @@ class Identity:
             mode = path.stat().st_mode
             text = path.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as exc:
-            raise IdentityError(f"cannot read the key file {path}: {exc}") from exc
+            why = exc.strerror if isinstance(exc, OSError) else "it is not text"
+            raise IdentityError(f"cannot read the key file {path}: {why}") from exc
         if stat.S_IMODE(mode) & 0o077:
             raise IdentityError(f"other users can read the key file {path}; run: chmod 600 {path}")
         try:

@@ -38,8 +38,8 @@ _DOMAIN = b"skymesh peer record v1\0"
 _FIXED = struct.Struct(f">B{PUBLIC_KEY_BYTES}sBQIIHHHHHBBI{QUERY_HASH_BYTES}s")
 _EXPIRY_OFFSET = 1 + PUBLIC_KEY_BYTES + 1 + 8
 _MIN_RECORD_BYTES = _FIXED.size + 3 + SIGNATURE_BYTES
-_ROLE_MASK, _WITHDRAWN, _HAS_GRANT, _HAS_QUERY = 0x03, 0x04, 0x08, 0x10
-_KNOWN_FLAGS = _ROLE_MASK | _WITHDRAWN | _HAS_GRANT | _HAS_QUERY
+_ROLE_MASK, _WITHDRAWN, _HAS_GRANT, _HAS_QUERY, _SIGNS = 0x03, 0x04, 0x08, 0x10, 0x20
+_KNOWN_FLAGS = _ROLE_MASK | _WITHDRAWN | _HAS_GRANT | _HAS_QUERY | _SIGNS
 
 
 class Role(enum.IntEnum):
@@ -84,6 +84,7 @@ class PeerRecord:
     query: QuerySummary | None = None
     grant: Grant | None = None
     withdrawn: bool = False
+    signs: bool = False  # a root that signs its packets: unsigned ones are forged
     version: int = 0
     expires_at: int = 0  # seconds since 1970
     public_key: bytes = field(default=b"", repr=False)
@@ -123,6 +124,7 @@ def sign_record(record: PeerRecord, identity: Identity) -> SignedRecord:
     flags |= _WITHDRAWN if record.withdrawn else 0
     flags |= _HAS_GRANT if record.grant is not None else 0
     flags |= _HAS_QUERY if record.query is not None else 0
+    flags |= _SIGNS if record.signs else 0
     try:
         fixed = _FIXED.pack(
             RECORD_FORMAT,
@@ -265,6 +267,7 @@ def _parse(payload: bytes, public_key: bytes) -> PeerRecord:
         query=query,
         grant=grant,
         withdrawn=bool(flags & _WITHDRAWN),
+        signs=bool(flags & _SIGNS),
         version=version,
         expires_at=expires_at,
         public_key=public_key,

@@ -101,9 +101,11 @@ class Node:
         self.protocol.close()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
+    def datagram_received(
+        self, data: bytes, addr: Any, *, reply: Callable[[bytes], None] | None = None, own_port: int | None = None
+    ) -> None:
         if not self.is_closed:
-            self.protocol.datagram_received(data, addr)
+            self.protocol.datagram_received(data, addr, reply=reply, own_port=own_port)
 
     def counters(self) -> Counter[str]:
         """Datagrams and requests by what became of them, and what the store had to do."""

@@ -210,22 +210,30 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
 
     # --- in
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Any bytes from anywhere. Never raises, never waits, and logs only what is a bug, once."""
+    def datagram_received(
+        self, data: bytes, addr: Any, *, reply: Callable[[bytes], None] | None = None, own_port: int | None = None
+    ) -> None:
+        """Any bytes from anywhere. Never raises, never waits, and logs only what is a bug, once.
+
+        `reply`: it came over a connection, which is the only way back to its sender. `own_port`: our port, when the one
+        that an answer names is that of a connection.
+        """
         try:
             address = canonical(addr)
         except (ValueError, IndexError, TypeError, AttributeError):
             self.counters["bad_address"] += 1  # a sender that is no IP address
             return
         try:
-            self._receive(bytes(data), address)
+            self._receive(bytes(data), address, reply, own_port)
         except MalformedMessage as exc:
             self.counters[exc.args[0]] += 1
         except Exception as exc:
             self.counters["fault"] += 1
             fault("dht datagram", exc)
 
-    def _receive(self, datagram: bytes, address: Address) -> None:
+    def _receive(
+        self, datagram: bytes, address: Address, reply: Callable[[bytes], None] | None, own_port: int | None
+    ) -> None:
         if len(datagram) > self._config.max_datagram_bytes:
             raise MalformedMessage("oversized")
         if len(datagram) <= HEADER_BYTES:
@@ -238,13 +246,13 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
             # Each record costs a check of its signature: a datagram with eight of them is not one request.
             if isinstance(request, Store) and not self._limiter.allows(source, now=now, cost=len(request.wires)):
                 raise MalformedMessage("store_rate_limited")
-            self._accept(message_id, request, address, len(datagram))
+            self._accept(message_id, request, address, len(datagram), reply)
         elif datagram[0] == ANSWER:
-            self._take_answer(datagram, address)
+            self._take_answer(datagram, address, own_port)
         else:
             raise MalformedMessage("not_ours")
 
-    def _take_answer(self, datagram: bytes, address: Address) -> None:
+    def _take_answer(self, datagram: bytes, address: Address, own_port: int | None) -> None:
         message_id = datagram[1:HEADER_BYTES]
         waiting = self._outstanding.get(message_id)
         if waiting is None:
@@ -261,13 +269,20 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
         if isinstance(answer, Found) and answer.observed is not None:
             group = source_group(address)
             self._observed.pop(group, None)
-            self._observed[group] = answer.observed
+            self._observed[group] = answer.observed if own_port is None else (answer.observed[0], own_port)
             if len(self._observed) > self._config.k:
                 self._observed.popitem(last=False)
         if not waiting.future.done():
             waiting.future.set_result(answer)
 
-    def _accept(self, message_id: bytes, request: Request, address: Address, request_bytes: int) -> None:
+    def _accept(
+        self,
+        message_id: bytes,
+        request: Request,
+        address: Address,
+        request_bytes: int,
+        reply_over: Callable[[bytes], None] | None,
+    ) -> None:
         self.counters["served"] += 1
         limit = min(self._config.max_datagram_bytes, self._config.max_reply_ratio * request_bytes)
         match request:
@@ -280,11 +295,14 @@ class NodeProtocol(KademliaProtocol):  # type: ignore[misc]  # kademlia has no t
             case Store():
                 answer = self.rpc_store(address, request)
         reply = encode_answer(message_id, answer, kind=type(request))
-        if len(reply) <= limit:
-            self._send(reply, address)
-        else:
+        if len(reply) > limit:
             self.counters["reply_too_large"] += 1
-        if request.node_id is not None:
+        elif reply_over is not None:
+            self.counters["answered_over_connection"] += 1
+            reply_over(reply)
+        else:
+            self._send(reply, address)
+        if request.node_id is not None and reply_over is None:
             self.welcome_if_new(Contact(request.node_id, address))
 
     # --- the four calls; kademlia's names, our arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,8 +117,11 @@ class DirectoryService:
         if self._socket is not None:
             self._socket.abort()
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        self.node.datagram_received(data, addr)
+    def datagram_received(
+        self, data: bytes, addr: Any, *, reply: Callable[[bytes], None] | None = None, is_port_ours: bool = True
+    ) -> None:
+        own_port = None if is_port_ours else self.address[1]
+        self.node.datagram_received(data, addr, reply=reply, own_port=own_port)
 
     async def _open_beacon(self, identity: Identity) -> None:
         config = self.options.config

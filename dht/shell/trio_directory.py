@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 import trio_asyncio  # type: ignore[import-untyped]  # it has no types
 
 from dht.directory import ANYONE, CandidateQuery
+from dht.shell.exploration import explore
 from dht.shell.service import DirectoryOptions, DirectoryService
 
 if TYPE_CHECKING:
@@ -57,10 +59,22 @@ class TrioDirectory:
         """Where others see this node, the commonest first: what to publish behind a NAT or when bound to 0.0.0.0."""
         return self._service.node.protocol.observed_addresses()
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        """A datagram for the DHT (first byte 0x00 or 0x01). Any bytes do; never raises, never blocks."""
+    def datagram_received(
+        self, data: bytes, addr: Any, *, reply: Callable[[bytes], None] | None = None, is_port_ours: bool = True
+    ) -> None:
+        """A datagram for the DHT (first byte 0x00 or 0x01). Any bytes do; never raises, never blocks.
+
+        `reply` answers a request that came over a connection; its sender can't be reached by `addr`. Without
+        `is_port_ours`, the port at which an answer says that it saw us is a connection's, not the one we listen on.
+        """
+        take = partial(self._service.datagram_received, data, addr, reply=reply, is_port_ours=is_port_ours)
         with self._in_loop():
-            self._service.node.loop.call_soon(self._service.datagram_received, data, addr)
+            self._service.node.loop.call_soon(take)
+
+    @property
+    def knows_nobody(self) -> bool:
+        """Whether no other node has answered yet, or all of them are gone."""
+        return not self._service.node.protocol.router.contacts
 
     def choose_owner(self, stream: str, owner: PeerId) -> None:
         """A person named the stream's owner: it is pinned. ValueError when the name says otherwise; PinsError."""
@@ -89,6 +103,12 @@ class TrioDirectory:
         with self._in_loop():
             chosen: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.candidates)(stream, query)
         return chosen
+
+    async def nodes(self, most: int) -> list[Address]:
+        """The addresses of the DHT's nodes, from look-ups in many directions; of a large DHT, a part of them."""
+        with self._in_loop():
+            found: list[Address] = await trio_asyncio.aio_as_trio(explore)(self._service.node, most)
+        return found
 
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         return self._directory.cached_roots(stream)

@@ -75,7 +75,7 @@ def test_a_wrong_call_is_exit_code_2(capsys):
         with pytest.raises(SystemExit) as caught:
             main(wrong)
         assert caught.value.code == 2
-    assert "expected HOST:PORT, not '127.0.0.1:'" in capsys.readouterr().err
+    assert "expected HOST:PORT, got '127.0.0.1:'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["--help"])
     assert caught.value.code == 0
