@@ -12,33 +12,40 @@ from dcp.config import Config
 from dcp.control import Reason
 from dcp.endpoint import Endpoint, Publisher, Subscription, open_endpoint
 from dcp.errors import BytesLost, DcpError, LinkClosed, MalformedDatagram, PayloadRefused, StreamClosed
-from dcp.events import Gap, Packet, QuerySwitched, Started
+from dcp.events import Convicted, Disputed, Gap, Omitted, Packet, QuerySwitched, Started, Starved
 from dcp.handshake import Start
 from dcp.hub import Hub
+from dcp.profile import Profile, profile_of
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 
 __all__ = [
     "EVERYTHING",
     "BytesLost",
     "Config",
+    "Convicted",
     "DcpError",
+    "Disputed",
     "Endpoint",
     "Gap",
     "Hub",
     "LinkClosed",
     "MalformedDatagram",
+    "Omitted",
     "Packet",
     "PayloadRefused",
     "PredicatePolicy",
+    "Profile",
     "Publisher",
     "QueryPolicy",
     "QuerySwitched",
     "Reason",
     "Start",
     "Started",
+    "Starved",
     "StreamClosed",
     "Subscription",
     "open_endpoint",
+    "profile_of",
     "receive_bytes",
     "send_bytes",
 ]

@@ -7,6 +7,8 @@ that parent has a hole there: when every parent's copy was refused, the packet i
 A check may be expensive. A parent pays for refused copies from a credit: each good copy earns one back, and a little
 comes in every second. When the credit is used up its copies are refused without a look, so that a parent that sends
 garbage forever costs `REFUSALS_PER_SECOND` checks per second, and one that mostly sends good copies is never cut off.
+
+A check may have a set `undecided` of those that it refused and can't judge yet: they count as if they had been lost.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class BatchCheck(Protocol):
 class Acceptance:
     def __init__(self, accepts: Accepts) -> None:
         self._accepts = accepts
+        self.undecided: set[int] = getattr(accepts, "undecided", set())
+        """Of the refused copies of the last check, those that can't be judged yet. Nobody is to blame for them."""
         self.check = accepts.refused if isinstance(accepts, BatchCheck) else self._check_one_by_one
         """Which of these packets the owner refuses, by AN. Asked directly of parents that never sent a bad copy."""
 
@@ -47,18 +51,21 @@ class Acceptance:
         if credit is None:
             refused = self.check(packets)
             if refused:  # only a parent that has sent a bad copy needs an account
-                self.open_account(parent, len(refused), now)
+                self.open_account(parent, refused, now)
             return refused
         if not credit.has(now):
+            self.undecided.clear()
             return {an for an, _ in packets}
         refused = self.check(packets)
-        credit.take(2 * len(refused) - len(packets))
+        credit.take(2 * (len(refused) - len(self.undecided)) - len(packets))
         return refused
 
-    def open_account(self, parent: Parent, refused: int, now: float) -> None:
+    def open_account(self, parent: Parent, refused: Collection[int], now: float) -> None:
+        if len(refused) == len(self.undecided):
+            return
         credit = parent.credit = Bucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE)
         credit.has(now)
-        credit.take(refused)
+        credit.take(len(refused) - len(self.undecided))
 
     def _check_one_by_one(self, packets: Packets) -> Collection[int]:
         accepts = self._accepts

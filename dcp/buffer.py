@@ -92,6 +92,10 @@ class ReorderBuffer:
         starts = [prev for (an, e), (prev, _) in self._claims.items() if e == epoch and prev > position]
         return min(starts, default=None)
 
+    def highest_start(self) -> int:
+        """Where the farthest claim begins; 0 when there is none."""
+        return self._claims[self._order[-1]][0] if self._order else 0
+
     def _remove(self, index: int) -> None:
         key = self._order.pop(index)
         self._count(self._claims.pop(key)[1], -1)

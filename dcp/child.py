@@ -8,6 +8,7 @@ How claims reach it is `links.downlink`. The transitions of a child have names, 
     prepare       a new query is wanted from some later position on
     ready         ... and the log covers it: its interest is open
     commit_epoch  ... and the child speaks in the new epoch: that query holds
+    recall        a query that was over before this link opened: the child may ask about what it passed under it
     reposition    the child confirmed a start or an epoch: everything after that position is claimed again
 """
 
@@ -22,6 +23,10 @@ from dcp.cursor import Cursor
 from dcp.log import Interest, Log
 
 EPOCHS = 16
+# How long after a change of its query a child may ask about what it passed under the one before, and how many such
+# queries are kept. A child that changes its query faster than that goes without.
+PREVIOUS_QUERY_SECONDS = 5.0
+MAX_PREVIOUS_QUERIES = 4
 
 
 @dataclass(slots=True)
@@ -34,8 +39,20 @@ class PendingQuery:
     """None until the log covers the query."""
 
 
+@dataclass(slots=True)
+class PreviousQuery:
+    """The query before the present one: for a while the child may still ask about what it passed under it."""
+
+    epoch: int
+    interest: Interest
+    start: int
+    """After this position it held, or after a later one: the child asks in a new epoch before it switches."""
+    since: float | None = None
+    """When our timers first saw it."""
+
+
 class Child:
-    def __init__(self, log: Log, config: Config, request: handshake.Request) -> None:
+    def __init__(self, log: Log, config: Config, request: handshake.OpenRequest) -> None:
         self.log = log
         self.query = request.query
         self.epoch = request.epoch
@@ -43,6 +60,11 @@ class Child:
         """Accepted by the owner but not yet by the log: our own query does not cover the child's so far."""
         self.interest: Interest | None = None
         self.pending: PendingQuery | None = None
+        self.unheard: list[PendingQuery] = []
+        """Prepared, and in use by now: a child asks for one change at a time. Only its word has not come through."""
+        self.epoch_start = 0
+        """After this position the present query holds, or after a later one; or we answered an index from there on."""
+        self.previous: list[PreviousQuery] = []
         self.start: int | None = request.position if request.start == handshake.Start.POSITION else None
         self.from_oldest = request.start == handshake.Start.OLDEST
         self.came_early = not log.started
@@ -111,32 +133,88 @@ class Child:
             self.cursor.move(self.log, position)
 
     def reposition(self, position: int) -> None:
+        self.epoch_start = position
         self.floor = self.acked = position
         self.cursor.move(self.log, position)
 
     def prepare(self, epoch: int, query: bytes) -> None:
-        """The latest wish replaces one that has not been committed."""
-        self._close_pending()
+        """The latest wish. One before it that was not prepared is forgotten."""
+        if self.pending is not None and self.pending.interest is not None:
+            if len(self.unheard) >= MAX_PREVIOUS_QUERIES:
+                self._close_pending(self.unheard.pop(0))
+            self.unheard.append(self.pending)
         self.pending = PendingQuery(epoch, query)
 
-    def commit_epoch(self) -> None:
-        pending = self.pending
-        assert pending is not None
-        assert pending.interest is not None
-        if self.interest is not None:
-            self.log.close_interest(self.interest)
-        self.query, self.epoch, self.interest = pending.query, pending.epoch, pending.interest
-        self.pending = None
+    def commit_epoch(self, epoch: int) -> bool:
+        """Whether this epoch was prepared: then its query holds from now on."""
+        wishes = [*self.unheard, self.pending] if self.pending is not None else self.unheard
+        if not any(wish.epoch == epoch and wish.interest is not None for wish in wishes):
+            return False
+        for wish in wishes:
+            if wish.epoch > epoch or wish.interest is None:
+                continue
+            if self.interest is not None:
+                self._remember(PreviousQuery(self.epoch, self.interest, self.epoch_start))
+            self.query, self.epoch, self.interest = wish.query, wish.epoch, wish.interest
+        self.unheard = [wish for wish in self.unheard if wish.epoch > epoch]
+        if self.pending is not None and self.pending.epoch <= epoch:
+            self.pending = None
+        return True
+
+    def recall(self, epoch: int, interest: Interest) -> None:
+        """It came after a change of its query, and asks about what it passed under the one before."""
+        self._remember(PreviousQuery(epoch, interest, self.epoch_start))
+        self.previous.sort(key=lambda previous: previous.epoch)
+
+    def _remember(self, previous: PreviousQuery) -> None:
+        if len(self.previous) >= MAX_PREVIOUS_QUERIES:
+            self._close_oldest()
+        self.previous.append(previous)
 
     def dismiss(self) -> None:
         """It has left: the log need not look for its packets any longer."""
         if self.interest is not None:
             self.log.close_interest(self.interest)
             self.interest = None
-        self._close_pending()
+        while self.previous:
+            self._close_oldest()
+        for wish in (*self.unheard, self.pending):
+            self._close_pending(wish)
+        self.unheard.clear()
         self.pending = None
 
-    def _close_pending(self) -> None:
-        if self.pending is not None and self.pending.interest is not None:
-            self.log.close_interest(self.pending.interest)
-            self.pending.interest = None
+    def expire_previous(self, longest: float, now: float) -> None:
+        """What was passed under a query before the present one is settled by now, or given up."""
+        for previous in self.previous:
+            if previous.since is None:
+                previous.since = now
+        while self.previous and self.previous[0].since is not None and now - self.previous[0].since > longest:
+            self._close_oldest()
+
+    def interest_in(self, epoch: int) -> Interest | None:
+        """The query of this epoch: the present one, or for a while one before."""
+        if epoch == self.epoch:
+            return self.interest
+        return next((previous.interest for previous in self.previous if previous.epoch == epoch), None)
+
+    def spoke_of(self, epoch: int, start: int) -> None:
+        """An index said what lies after `start`: a packet that comes late has to be reported from there on."""
+        if epoch == self.epoch:
+            self.epoch_start = min(self.epoch_start, start)
+            return
+        for previous in self.previous:
+            if previous.epoch == epoch:
+                previous.start = min(previous.start, start)
+
+    def epochs_at(self, an: int) -> list[int]:
+        """Under which of its queries the child may have passed `an`, the oldest first."""
+        epochs = [previous.epoch for previous in self.previous if previous.start < an]
+        return [*epochs, self.epoch] if self.epoch_start < an else epochs
+
+    def _close_oldest(self) -> None:
+        self.log.close_interest(self.previous.pop(0).interest)
+
+    def _close_pending(self, wish: PendingQuery | None) -> None:
+        if wish is not None and wish.interest is not None:
+            self.log.close_interest(wish.interest)
+            wish.interest = None

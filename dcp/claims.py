@@ -35,3 +35,5 @@ class Report(NamedTuple):
     epoch: int
     sent_until: int | None
     head: int
+    settled: int | None = None
+    """How far its own parents agree; None: it does not say."""

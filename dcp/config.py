@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from dcp.wire import DEFAULT_DATAGRAM_BYTES, LOOPBACK_DATAGRAM_BYTES
 
+MAX_LATERAL_EVERY = 16
+MAX_LATERAL_SIBLINGS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -66,6 +69,14 @@ class Config:
     """A parent whose head stays below a packet for this long no longer limits what the others may claim."""
     reach_patience: float = 10.0
     """Packets far ahead of all other parents are believed when those have stood still for this long."""
+    audit_interval: float = 0.3
+    """How often parents are asked about what we passed and they have not spoken about (rule L6). Lower: more bytes."""
+    dispute_after: float = 1.0
+    """How long a parent may take to correct what it said and called settled, before that is held against it."""
+    unsettled_after: float = 10.0
+    """A contradiction is held against a parent that does not settle for this long."""
+    starved_after: float = 2.0
+    """When heads advance, and no parent's claims do for this long, the owner gets `Starved`."""
     stranded_after: float = 15.0
     """When all parents advance below our position for this long, and are far from it, the owner gets `Stranded`."""
     abandon_after: float = 15.0
@@ -109,19 +120,44 @@ class Config:
     min_catch_up_rate: float = 64_000.0
     """Bytes of history per second that a child gets at least."""
 
+    # --- protection
+    max_protection: float = 1.0
+    """Bytes that repairs sent unasked may add, as a share of a child's stream, whatever it asks for. 0: never any."""
+
+    fixed_protection: tuple[int, int, int] | None = None
+    """(datagrams, repairs, span) asked of every parent at all times, without the controller: for measurements."""
+    joint_decoding: bool = True
+    """One decoder for all parents. False: one for each, for measurements."""
+
     # --- packets
+    transports: tuple[str, ...] = ("udp",)
+    """Carriers by which peers are asked for links: the next one when no answer comes (`links.ways`). What runs the
+    machine must have a carrier of each name (`dcp.carriers`)."""
+    multicast: bool = False
+    """Children of one parent with one query on one LAN may be sent to by IP multicast (`dcp.groups`)."""
+    multicast_loopback: bool = False
+    """The same for children on this host. Off: there a signature costs more than it saves."""
+    lateral_every: int = 4
+    """Inside a group: datagrams received for each repair to siblings (the r of Ricochet). Lower: more bytes, less
+    waiting. Peers of earlier versions take repairs over at most four."""
+    lateral_siblings: int = 3
+    """Siblings that get each repair (the c of Ricochet); 0: no repairs."""
     datagram_bytes: int = DEFAULT_DATAGRAM_BYTES
     loopback_datagram_bytes: int = LOOPBACK_DATAGRAM_BYTES
     sealed: bool = True
     """Keyed checksum on every packet. Both ends must have switched it off for a link to go without."""
 
     def __post_init__(self) -> None:
-        for name in ("reorder_window", "keep_alive_interval", "ack_interval", "min_rto", "max_rto"):
+        for name in ("reorder_window", "keep_alive_interval", "ack_interval", "audit_interval", "min_rto", "max_rto"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} must be a positive number of seconds, got {value!r}")
         if not 512 <= self.datagram_bytes <= 65_507 or not 512 <= self.loopback_datagram_bytes <= 65_507:
             raise ValueError("datagram_bytes and loopback_datagram_bytes must be in 512..65507")
+        if not 1 <= self.lateral_every <= MAX_LATERAL_EVERY or not 0 <= self.lateral_siblings <= MAX_LATERAL_SIBLINGS:
+            raise ValueError(
+                f"lateral_every must be in 1..{MAX_LATERAL_EVERY}, lateral_siblings in 0..{MAX_LATERAL_SIBLINGS}"
+            )
         if self.max_log_packets < 2 or self.max_buffer_packets < 1:
             raise ValueError("max_log_packets must be 2 or more, max_buffer_packets 1 or more")
 

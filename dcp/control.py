@@ -9,7 +9,7 @@ layout of each body is the comment above its Struct; `docs/dcp.md` has the same 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import sub
@@ -28,6 +28,15 @@ class ControlType(IntEnum):
     PREPARE = 0x04
     PREPARED = 0x05
     MESSAGE = 0x06
+    INDEX_REQUEST = 0x07
+    INDEX = 0x08
+    FETCH = 0x09
+    REPAIR = 0x0A  # this and the next: `protection`
+    PROTECT = 0x0B
+    GROUP = 0x0C  # this and the next: `group_messages`
+    HEARD = 0x0D
+    SIBLINGS = 0x0E  # this and the next: `lateral`
+    LATERAL = 0x0F
 
 
 class Reason(IntEnum):
@@ -44,6 +53,7 @@ class Reason(IntEnum):
     RENEW = 0x08
     TIMED_OUT = 0x09
     REPLACED = 0x0A
+    VERSION = 0x0B  # found by this end: the other speaks no version that we do (`versions`)
 
 
 MAX_QUERY_BYTES: Final = 60_000
@@ -153,17 +163,21 @@ def decode_nack_untrusted(body: bytes) -> Nack:
 
 
 # --- keep-alive -----------------------------------------------------------------------------------------------------
-# clock u32, echo u32, hold u16, epoch u32, status u8, previous u64, highest u64
+# clock u32, echo u32, hold u16, epoch u32, status u8, previous u64, highest u64; settled u64 if the status says so
 _KEEP_ALIVE = struct.Struct("!IIHIBQQ")
+_SETTLED = struct.Struct("!Q")
 _RESERVED = 0x01  # always sent, never looked at: it once said that a root's packets reach the sender
 _CLAIM = 0x02
 _START = 0x04
+_HAS_SETTLED = 0x08
 
 
 class KeepAlive(NamedTuple):
     """A claim: nothing matches in (previous, highest]. Without `claim`, only where the sender stands.
 
     With `start`, `previous` is where it proposes to begin: for a child that was there before the stream's first packet.
+    `settled` is how far the sender's own parents agree (a root: its head); None: it does not know, or is of an earlier
+    version, which knows neither this nor the index.
     """
 
     times: Times
@@ -172,11 +186,15 @@ class KeepAlive(NamedTuple):
     previous: int
     highest: int
     start: bool = False
+    settled: int | None = None
 
 
 def encode_keep_alive(k: KeepAlive) -> bytes:
     status = _RESERVED | (_CLAIM if k.claim else 0) | (_START if k.start else 0)
-    return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
+    if k.settled is None:
+        return _KEEP_ALIVE.pack(*k.times, k.epoch, status, k.previous, k.highest)
+    body = _KEEP_ALIVE.pack(*k.times, k.epoch, status | _HAS_SETTLED, k.previous, k.highest)
+    return body + _SETTLED.pack(k.settled)
 
 
 def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
@@ -187,7 +205,13 @@ def decode_keep_alive_untrusted(body: bytes) -> KeepAlive:
     if previous > highest:
         raise MalformedDatagram("range", "keep-alive")
     claim, start = bool(status & _CLAIM), bool(status & _START)
-    return KeepAlive(Times(clock, echo, hold), epoch, claim, previous, highest, start)
+    settled = None
+    if status & _HAS_SETTLED:
+        if len(body) < _KEEP_ALIVE.size + _SETTLED.size:
+            raise MalformedDatagram("short", "keep-alive")
+        (settled,) = _SETTLED.unpack_from(body, _KEEP_ALIVE.size)
+        check_positions(settled)
+    return KeepAlive(Times(clock, echo, hold), epoch, claim, previous, highest, start, settled)
 
 
 # --- bundle: several packets that were waiting anyway, as one claim ---------------------------------------------------
@@ -286,13 +310,134 @@ def encode_message(data: bytes) -> bytes:
     return bytes((ControlType.MESSAGE,)) + data
 
 
-def decode_control_untrusted(body: bytes) -> Hole | Fragment | Prepare | Prepared | Message:
+# --- index request, index, fetch: what a parent has of a stretch that the child has passed ----------------------------
+_PAST = struct.Struct("!BI")  # type, epoch u32; an index request: ranges follow; a fetch: ANs, u64 each
+# type, epoch u32, from u64, until u64; then each AN as its distance from the one before it (the first: from `from`), in
+# groups of 7 bits, the lowest first, 0x80 set in all but the last
+_INDEX = struct.Struct("!BIQQ")
+INDEX_OVERHEAD: Final = _INDEX.size
+MAX_INDEX_RANGES: Final = 32
+MAX_INDEX_ANS: Final = 4_096
+MAX_FETCHES: Final = 32
+
+
+class IndexRequest(NamedTuple):
+    """ "Which ANs of these stretches match my query?" """
+
+    epoch: int
+    ranges: Sequence[Range]
+
+
+class Index(NamedTuple):
+    """ "In (start, until] exactly these match." The packets themselves are not sent."""
+
+    epoch: int
+    start: int
+    until: int
+    ans: Sequence[int]
+
+
+class Fetch(NamedTuple):
+    """ "Send these packets", however far the child is past them."""
+
+    epoch: int
+    ans: Sequence[int]
+
+
+def encode_index_request(request: IndexRequest) -> bytes:
+    ranges = [_RANGE.pack(start, min(end - start, 0xFFFFFFFF)) for start, end in request.ranges[:MAX_INDEX_RANGES]]
+    return _PAST.pack(ControlType.INDEX_REQUEST, request.epoch) + b"".join(ranges)
+
+
+def encode_index(index: Index) -> bytes:
+    body = bytearray(_INDEX.pack(ControlType.INDEX, index.epoch, index.start, index.until))
+    for step in map(sub, index.ans, chain((index.start,), index.ans)):
+        while step > 0x7F:
+            body.append(step & 0x7F | 0x80)
+            step >>= 7
+        body.append(step)
+    return bytes(body)
+
+
+def encode_fetch(fetch: Fetch) -> bytes:
+    ans = fetch.ans[:MAX_FETCHES]
+    return _PAST.pack(ControlType.FETCH, fetch.epoch) + struct.pack(f"!{len(ans)}Q", *ans)
+
+
+def _decode_index_request_untrusted(body: bytes) -> IndexRequest:
+    rest = len(body) - _PAST.size
+    if rest < _RANGE.size or rest % _RANGE.size:
+        raise MalformedDatagram("short", "index request")
+    if rest > MAX_INDEX_RANGES * _RANGE.size:
+        raise MalformedDatagram("limit", "index request")
+    _, epoch = _PAST.unpack_from(body)
+    ranges = []
+    for start, length in _RANGE.iter_unpack(body[_PAST.size :]):
+        check_positions(start + length)
+        if not length:
+            raise MalformedDatagram("range", "index request")
+        ranges.append((start, start + length))
+    return IndexRequest(epoch, ranges)
+
+
+def _decode_index_untrusted(body: bytes) -> Index:
+    if len(body) < _INDEX.size:
+        raise MalformedDatagram("short", "index")
+    _, epoch, start, until = _INDEX.unpack_from(body)
+    check_positions(until)
+    if start >= until:
+        raise MalformedDatagram("range", "index")
+    ans: list[int] = []
+    at, step, shift = start, 0, 0
+    for byte in body[_INDEX.size :]:
+        step |= (byte & 0x7F) << shift
+        shift += 7
+        if byte & 0x80:
+            if shift > 56:
+                raise MalformedDatagram("index", "a step that is too wide")
+            continue
+        at += step
+        if not step or at > until or len(ans) == MAX_INDEX_ANS:
+            raise MalformedDatagram("index", "an AN out of its place, or too many")
+        ans.append(at)
+        step = shift = 0
+    if shift:
+        raise MalformedDatagram("short", "index")
+    return Index(epoch, start, until, ans)
+
+
+def _decode_fetch_untrusted(body: bytes) -> Fetch:
+    rest = len(body) - _PAST.size
+    if rest < 8 or rest % 8:
+        raise MalformedDatagram("short", "fetch")
+    if rest > MAX_FETCHES * 8:
+        raise MalformedDatagram("limit", "fetch")
+    _, epoch = _PAST.unpack_from(body)
+    ans = struct.unpack_from(f"!{rest // 8}Q", body, _PAST.size)
+    check_positions(*ans)
+    if not all(ans):
+        raise MalformedDatagram("range", "fetch")
+    return Fetch(epoch, ans)
+
+
+_ABOUT_THE_PAST: Final[dict[int, Callable[[bytes], IndexRequest | Index | Fetch]]] = {
+    ControlType.INDEX_REQUEST: _decode_index_request_untrusted,
+    ControlType.INDEX: _decode_index_untrusted,
+    ControlType.FETCH: _decode_fetch_untrusted,
+}
+
+Control = Hole | Fragment | Prepare | Prepared | Message | IndexRequest | Index | Fetch
+
+
+def decode_control_untrusted(body: bytes) -> Control:
     """Every control body but the bundle, which has its own decoder on the hot path."""
     if not body:
         raise MalformedDatagram("short", "control")
     kind = body[0]
     if kind == ControlType.MESSAGE:
         return Message(body[1:])
+    if kind in _ABOUT_THE_PAST:
+        return _ABOUT_THE_PAST[kind](body)
     layout = {
         ControlType.HOLE: _HOLE,
         ControlType.FRAGMENT: _FRAGMENT,

@@ -72,6 +72,15 @@ class Cursor:
         self.prev = position
         self._ordinal = log.ordinal_after(position)
 
+    def inserted(self, log: Log, an: int) -> None:
+        """A packet was put into the log. One behind us: no claim from here reaches back over it.
+
+        One before us must not be missed: what was examined and not said yet lies before the ordinal that we kept.
+        """
+        if self.prev < an <= self.position:
+            self.prev = an
+        self._ordinal = log.ordinal_after(self.position)
+
     def has_more(self, log: Log, limit: int) -> bool:
         return self.position < log.head and self.position < limit
 

@@ -21,24 +21,29 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import trio
 
 from dcp import events
+from dcp.carriers.opening import open_carriers
+from dcp.carriers.pool import Pool
+from dcp.carriers.registry import carriers_named
 from dcp.child import Child
 from dcp.compression import PLAIN_MARK, Compressor, EnvelopeCheck
 from dcp.config import Config
 from dcp.control import Reason, reason_name
 from dcp.driver import Driver
 from dcp.errors import LinkClosed, PayloadRefused
-from dcp.events import Content, Gap, Packet
+from dcp.events import Content, Gap, Omitted, Packet
 from dcp.guard import guard
 from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.kinds import BYTES
-from dcp.links.link import Address
+from dcp.links.address import SocketAddress
 from dcp.plain_errors import with_plain_errors
+from dcp.profile import PLAIN, Profile
 from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.redial import Redial
@@ -196,7 +201,7 @@ class Subscription:
                 # A plain envelope, which is the rule, is opened here: a call per packet would cost more than the rest.
                 (new(Packet, (item[0], item[1][1:])) if item[1][:1] == PLAIN_MARK else self._unpack(*item))
                 if type(item) is tuple
-                else item
+                else (self._unpack_omitted(item) if type(item) is Omitted else item)
                 for item in items
             ]
         if self.machine.has_closed_window:
@@ -219,6 +224,10 @@ class Subscription:
             self.unreadable += 1
             return Gap(an - 1, an)
 
+    def _unpack_omitted(self, omitted: Omitted) -> Content:
+        opened = self._unpack(*omitted)
+        return Omitted(*opened) if isinstance(opened, Packet) else opened
+
     def wake(self) -> None:
         if self.machine.has_events or self._closed or self._is_over or self.redial.is_hopeless:
             self._lot.unpark_all()
@@ -228,7 +237,7 @@ class Subscription:
         """A sender has shut down and no other one is there: what there was of the stream is here."""
         return self._ends and self.redial.has_shut_down and not any(p.up for p in self.machine.parents.values())
 
-    def add_sender(self, address: Address, hello: bytes = b"") -> None:
+    def add_sender(self, address: SocketAddress, hello: bytes = b"") -> None:
         """One more sender, by its IP address and port, redialled for as long as it is wanted."""
         self._check_open()
         address = self._endpoint.driver.udp.canonical(address)
@@ -236,11 +245,11 @@ class Subscription:
         self._endpoint.hub.add_sender(self.machine.stream, address, hello, now=trio.current_time())
         self._endpoint.driver.turn_soon()
 
-    def remove_sender(self, address: Address) -> None:
+    def remove_sender(self, address: SocketAddress) -> None:
         address = self._endpoint.driver.udp.canonical(address)
         self.redial.forget(address)
         for link in list(self.machine.links.values()):
-            if link.address == address:
+            if link.dialled == address:
                 self.machine.remove_sender(link.id)
         self._endpoint.driver.turn_soon()
 
@@ -274,10 +283,12 @@ class Subscription:
 class Endpoint:
     """One UDP socket for many links, both directions."""
 
-    def __init__(self, udp: UdpSocket, config: Config, rng: random.Random) -> None:
+    def __init__(self, udp: UdpSocket, config: Config, rng: random.Random, carriers: Pool | None = None) -> None:
         self.rng = rng
         self.hub = Hub(config, rng=rng, clock=time.perf_counter)
-        self.driver = Driver(self.hub, udp, on_event=self._on_event, on_turn=self._on_turn)
+        self.driver = Driver(
+            self.hub, udp, on_event=self._on_event, on_turn=self._on_turn, carriers=carriers, hub=self.hub
+        )
         self._publishers: dict[str, Publisher] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._turns = trio.lowlevel.ParkingLot()
@@ -285,7 +296,7 @@ class Endpoint:
         self._closed = False
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         return self.driver.udp.address
 
     def serve(
@@ -314,7 +325,7 @@ class Endpoint:
     def subscribe(
         self,
         stream: str,
-        senders: Iterable[Address] = (),
+        senders: Iterable[SocketAddress] = (),
         *,
         query: bytes = EVERYTHING,
         start: Start = Start.NEW,
@@ -322,11 +333,12 @@ class Endpoint:
         dictionary: bytes | None = None,
         stream_mode: bool = False,
         ends: bool = False,
+        profile: Profile = PLAIN,
     ) -> Subscription:
         """Be a client of `stream`, from every one of `senders` at once.
 
         `ends`: the iteration ends when a sender has shut down and no other one is left. Without it, senders that went
-        away are dialled again for as long as the endpoint is open.
+        away are dialled again for as long as the endpoint is open. `profile`: see `profile_of`.
         """
         compressor = Compressor("zstd" if dictionary else "none", dictionary=dictionary)
         envelopes = EnvelopeCheck(compressor.unpack_untrusted, remember=True)
@@ -337,13 +349,14 @@ class Endpoint:
             position=position,
             stream_mode=stream_mode,
             accepts=None if stream_mode else envelopes,
+            profile=profile,
         )
         return self._subscription(machine, senders, envelopes, ends=ends)
 
     def relay(
         self,
         stream: str,
-        senders: Iterable[Address] = (),
+        senders: Iterable[SocketAddress] = (),
         *,
         policy: QueryPolicy | None = None,
         query: bytes = EVERYTHING,
@@ -360,7 +373,7 @@ class Endpoint:
         return self._subscription(machine, senders, envelopes, ends=False), publisher
 
     def _subscription(
-        self, machine: Receiver, senders: Iterable[Address], envelopes: EnvelopeCheck, *, ends: bool
+        self, machine: Receiver, senders: Iterable[SocketAddress], envelopes: EnvelopeCheck, *, ends: bool
     ) -> Subscription:
         subscription = Subscription(self, machine, envelopes, ends=ends)
         self._subscriptions[machine.stream] = subscription
@@ -444,11 +457,18 @@ async def open_endpoint(
     config: Config | None = None,
     rng: random.Random | None = None,
     segmentation: bool = True,
+    transport: str = "udp",
 ) -> AsyncIterator[Endpoint]:
-    """Bind a UDP socket (by default on loopback, any free port) and run it until the block ends."""
-    udp = await UdpSocket.bind(address, segmentation=segmentation)
+    """Bind a UDP socket (by default on loopback, any free port) and run it until the block ends.
+
+    `transport`: `auto` for UDP, then TCP when a sender does not answer, and a TCP listener beside the UDP port; `tcp`
+    for TCP alone; or the names of installed transports, separated by commas (see `dcp.carriers.transport`).
+    """
+    config = replace(config or Config(), transports=carriers_named(transport))
+    bind = partial(UdpSocket.bind, segmentation=segmentation)
+    udp, carriers = await open_carriers(address, config.transports, bind)
     # Nonces, link ids and cookie secrets come from here: the system's generator, unless a test gives its own.
-    endpoint = Endpoint(udp, config or Config(), rng or random.SystemRandom())
+    endpoint = Endpoint(udp, config, rng or random.SystemRandom(), carriers)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(endpoint.run)
@@ -456,6 +476,7 @@ async def open_endpoint(
                 yield endpoint
             finally:
                 endpoint.goodbye()
+                await endpoint.driver.flush()
                 nursery.cancel_scope.cancel()
     finally:
-        udp.close()
+        endpoint.driver.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 
 class Packet(NamedTuple):
@@ -38,7 +38,17 @@ class QuerySwitched(NamedTuple):
     query: bytes
 
 
-Content = Packet | Gap | Started | QuerySwitched
+class Omitted(NamedTuple):
+    """A packet that a parent had claimed was not there; later ones were handed over before it.
+
+    It was wanted and is handed over once, like any other, but out of order.
+    """
+
+    an: int
+    payload: bytes
+
+
+Content = Packet | Gap | Started | QuerySwitched | Omitted
 
 
 class LinkOpened(NamedTuple):
@@ -46,7 +56,7 @@ class LinkOpened(NamedTuple):
 
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
     reply: bytes
 
 
@@ -55,7 +65,7 @@ class LinkRefused(NamedTuple):
 
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
     reason: int
     body: bytes
 
@@ -65,7 +75,7 @@ class LinkLost(NamedTuple):
 
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
     reason: int
     body: bytes
 
@@ -75,7 +85,7 @@ class OpeningReceived(NamedTuple):
 
     stream: str
     ticket: int
-    address: Address
+    address: SocketAddress
     query: bytes
     hello: bytes
 
@@ -85,13 +95,13 @@ class ChildOpened(NamedTuple):
 
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
 
 
 class ChildLost(NamedTuple):
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
     reason: int
     body: bytes
 
@@ -112,8 +122,19 @@ class CopyRefused(NamedTuple):
 
     stream: str
     link: int
-    address: Address
+    address: SocketAddress
     an: int
+
+
+class ParentWanted(NamedTuple):
+    """Losses come in runs of `run` packets on average, which another parent mends better than repairs (rule T7).
+
+    `wanted` False: not any longer.
+    """
+
+    stream: str
+    wanted: bool
+    run: float
 
 
 class Stranded(NamedTuple):
@@ -125,6 +146,45 @@ class Stranded(NamedTuple):
     stream: str
     position: int
     head: int
+
+
+class Disputed(NamedTuple):
+    """What this parent said about (after, until] contradicts another parent, or itself.
+
+    One of the two is wrong. Without signatures nobody can say which: a parent that forges a packet makes the honest one
+    look as if it had left that out. So the link stays, and the owner decides which parent to replace.
+    """
+
+    stream: str
+    link: int
+    address: SocketAddress
+    after: int
+    until: int
+    reason: str
+
+
+class Convicted(NamedTuple):
+    """A parent of a signed stream has lied about the packet `an`: this is proved, not suspected.
+
+    From now on its packets are taken and its emptiness is ignored, until the owner removes it (make before break).
+    """
+
+    stream: str
+    link: int
+    address: SocketAddress
+    an: int
+    reason: str
+
+
+class Starved(NamedTuple):
+    """Heads advance, and no parent's claims do, since `since`: the stream goes on somewhere, but not for us.
+
+    `head` is the highest position that was reported. Said once for each such time.
+    """
+
+    stream: str
+    head: int
+    since: float
 
 
 class MessageReceived(NamedTuple):
@@ -139,7 +199,7 @@ class InquiryReceived(NamedTuple):
     """A question from outside any link, from an address that is proved. Answer with `answer(ticket, ...)` or not."""
 
     ticket: int
-    address: Address
+    address: SocketAddress
     body: bytes
 
 
@@ -147,7 +207,7 @@ class InquiryAnswered(NamedTuple):
     """The answer to `inquire`; None when none came in time."""
 
     inquiry: int
-    address: Address
+    address: SocketAddress
     body: bytes | None
 
 
@@ -160,7 +220,11 @@ Event = (
     | ChildLost
     | WiderQueryWanted
     | CopyRefused
+    | ParentWanted
     | Stranded
+    | Disputed
+    | Convicted
+    | Starved
     | MessageReceived
     | InquiryReceived
     | InquiryAnswered

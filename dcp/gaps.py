@@ -3,7 +3,8 @@
 A gap is declared when every parent has a hole at our position, or can no longer be expected to help: still joining,
 behind and not advancing, or claiming more and sending nothing useful, each for its own bounded time. A parent that is
 behind but advances is waited for, however slow it is. The gap ends at the *smallest* end of a hole: beyond it another
-parent may have something. A parent whose copy was refused (`acceptance`) has a hole there.
+parent may have something. A parent whose copy was refused (`acceptance`) has a hole there. What a convicted parent says
+that it will not supply counts for nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def gap_end(
     ends = []
     stuck = now - stuck_since
     for parent in parents:
+        if parent.is_convicted:
+            continue  # neither a reason to give up nor one to wait (rule L10)
         end = parent.hole_at(position, epoch)
         if end is not None:
             ends.append(end)
@@ -76,6 +79,10 @@ class GapWatch:
         if until is None:
             return None
         until = min(until, intake.reach.gap_limit(position, epoch, now))
+        # What waits in the buffer is here: a parent's wide hole does not make it a gap.
+        known = intake.buffer.first_known(position, epoch) if len(intake.buffer) else None
+        if known is not None and known < until:
+            until = known
         return until if until > position else None
 
     def _stuck_since(self, missing_since: float | None) -> float:

@@ -26,9 +26,21 @@ MAX_SWITCHES = 64
 class Handover:
     """Takes what lies at the position, in order, and hands it out as the application asks."""
 
-    def __init__(self, limit: int, *, deliver: bool, log: Log | None, max_bytes: int = MAX_READY_BYTES) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        deliver: bool,
+        log: Log | None,
+        max_bytes: int = MAX_READY_BYTES,
+        keeps_newest: bool = False,
+    ) -> None:
         self.limit = limit
         self.max_bytes = max_bytes
+        self.keeps_newest = keeps_newest
+        """An application that falls behind loses the oldest packets, as a gap, instead of holding up the newest."""
+        self.skipped = 0
+        """Packets that were lost so."""
         self.bytes = 0
         """Of the packets that lie ready."""
         self.turned_away = False
@@ -53,6 +65,10 @@ class Handover:
         if len(self._items) < self.limit and self.bytes < self.max_bytes:
             return True
         if self._log is None:
+            if self.keeps_newest:
+                self._skip_oldest()
+                if len(self._items) < self.limit and self.bytes < self.max_bytes:
+                    return True
             self.turned_away = True
             return False
         if self._behind_from is None:
@@ -60,8 +76,8 @@ class Handover:
         return True
 
     def room(self) -> int:
-        """What senders may still send. A router takes everything, whatever its own application does."""
-        if self._log is not None:
+        """What senders may still send. A router takes everything, and so does who only wants the newest."""
+        if self._log is not None or self.keeps_newest:
             return self.limit
         room = max(0, self.limit - len(self._items)) if self.bytes < self.max_bytes else 0
         self.announced_little_room = room < self.limit // 4
@@ -94,11 +110,46 @@ class Handover:
         if self._log is not None:
             self._log.hole(until)
 
+    def put_early(self, packets: Packets) -> None:
+        """Packets that wait for what lies before them: nothing is handed over out of order here (see `arrival`)."""
+
+    def put_late(self, an: int, payload: bytes, *, in_order: bool) -> None:
+        """A packet that was passed over as if it were not there. `in_order`: nothing after it was handed over yet.
+
+        An application that fell behind gets it in its place from the log, if it has not come so far.
+        """
+        if self._deliver and (self._behind_from is None or an <= self._behind_from):
+            self._items.append((an, payload) if in_order else events.Omitted(an, payload))
+            self.bytes += len(payload)
+
     def put_switch(self, position: int, query: bytes) -> None:
         switched = events.QuerySwitched(position, query)
         self._add(switched)
         if self._behind_from is not None:
             self._switches.append(switched)
+
+    def _skip_oldest(self) -> None:
+        """Half of what lies ready becomes gaps; starts and switches of the query stay in their places."""
+        items = self._items
+        kept: list[Item] = []
+        gap: events.Gap | None = None
+        for item in [items.popleft() for _ in range((len(items) + 1) // 2)]:
+            if isinstance(item, events.Started | events.QuerySwitched | events.Omitted):
+                if gap is not None:
+                    kept.append(gap)
+                kept.append(item)
+                gap = None
+                continue
+            if isinstance(item, events.Gap):
+                after, until = item
+            else:
+                after, until = item[0] - 1, item[0]
+                self.bytes -= len(item[1])
+                self.skipped += 1
+            gap = events.Gap(after if gap is None else gap.after, until)
+        if gap is not None:
+            kept.append(gap)
+        items.extendleft(reversed(kept))
 
     def _add(self, event: Content) -> None:
         if self._deliver and self._behind_from is None:
@@ -161,4 +212,4 @@ class Handover:
 
 def _bytes_of(items: Sequence[Any]) -> int:
     """Of the packets among them; Any, since mypy does not tell a bare tuple from a named one."""
-    return sum([len(item[1]) for item in items if type(item) is tuple])
+    return sum([len(item[1]) for item in items if type(item) is tuple or type(item) is events.Omitted])

@@ -53,13 +53,15 @@ _ANSWER = struct.Struct("!16s")  # nonce; body follows
 
 MODE_STREAM: Final = 0x01
 MODE_UNSEALED: Final = 0x02
+MODE_GROUPS: Final = 0x04  # the child takes GROUP; a parent that does not know this bit ignores it
 
 
 ACCEPT_RESERVED: Final = 0x01  # as in the keep-alive
 ACCEPT_STARTED: Final = 0x02
+ACCEPT_PROTECTS: Final = 0x04  # the parent takes PROTECT; a child that sends one knows REPAIR
 
 
-class Request(NamedTuple):
+class OpenRequest(NamedTuple):
     """A child asks for a link. Nothing is kept of it until `cookie` is one that we gave to that address."""
 
     mode: int
@@ -92,7 +94,8 @@ class Accept(NamedTuple):
     head: int
     echo: int
     status: int
-    """ACCEPT_RESERVED, ACCEPT_STARTED: without the latter the stream has not begun here, and `start` means nothing."""
+    """ACCEPT_RESERVED; ACCEPT_STARTED: without it the stream has not begun here, and `start` means nothing;
+    ACCEPT_PROTECTS."""
     reply: bytes
 
 
@@ -117,13 +120,19 @@ class Answer(NamedTuple):
     body: bytes
 
 
-Opening = Request | Challenge | Accept | Refuse | Reset | Inquire | Answer
+Opening = OpenRequest | Challenge | Accept | Refuse | Reset | Inquire | Answer
+
+
+def check_stream(stream: str) -> None:
+    """ValueError for a name that no request can carry."""
+    if not 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:
+        raise ValueError(f"a stream's name must have 1 to {MAX_STREAM_BYTES} bytes, got {stream!r}")
 
 
 def encode_opening(message: Opening) -> tuple[OpenType, bytes]:
     """The type and the body of a packet with the OPEN flag."""
     match message:
-        case Request():
+        case OpenRequest():
             body = _REQUEST.pack(*message[:9], len(message.stream), len(message.query), len(message.hello))
             return OpenType.REQUEST, body + message.stream + message.query + message.hello
         case Challenge():
@@ -165,7 +174,7 @@ def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
     return Answer._make((*fields, rest))
 
 
-def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
+def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> OpenRequest:
     *head, stream_bytes, query_bytes, hello_bytes = fields
     assert isinstance(stream_bytes, int)
     assert isinstance(query_bytes, int)
@@ -177,7 +186,7 @@ def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> Request:
     if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
         raise MalformedDatagram("start", f"{head[5]!r}")
     stream, rest = rest[:stream_bytes], rest[stream_bytes:]
-    request = Request._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    request = OpenRequest._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
     check_positions(request.position)
     return request
 

@@ -16,22 +16,27 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 
-from dcp import events, handshake, wire
+from dcp import events, handshake, versions, wire
 from dcp.acceptance import Accepts
 from dcp.admission import Bucket, HostBuckets
+from dcp.authority import Authority
 from dcp.config import Config
+from dcp.connections import Connections
 from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.guard import fault, guard
 from dcp.handshake import Start
 from dcp.inquiries import Inquiries
 from dcp.kinds import kind_of
+from dcp.links.address import SocketAddress, is_group, is_same
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
-from dcp.links.link import Address
 from dcp.links.uplink import Uplink
+from dcp.links.ways import Ways
 from dcp.log import Log
+from dcp.memberships import Memberships
 from dcp.outbox import Outbox
+from dcp.profile import PLAIN, Profile
 from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
@@ -61,13 +66,17 @@ class Hub:
         self._cookies = CookieJar(rng)
         self._downlinks: dict[int, tuple[Sender, Downlink]] = {}
         self._uplinks: dict[int, tuple[Receiver, Uplink]] = {}
-        self._events: deque[events.Event] = deque()
         self._outbox = Outbox(MAX_OUTBOX, MAX_OUTBOX_BYTES)
+        self.memberships = Memberships(self.config, self._outbox.add)
+        """Multicast groups of our parents."""
+        self.connections = Connections(self._uplinks, self._downlinks)
+        self._events: deque[events.Event] = deque()
         self._dropped: Counter[str] = Counter()
         self._openings = HostBuckets(self.config.max_openings_per_second, self.config.max_openings_per_host)
         self._resets = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
         self._resets_heard = Bucket(MAX_RESETS_PER_SECOND, MAX_RESETS_PER_SECOND)
-        self._inquiries = Inquiries(rng, emit=self._emit, send_open=self._send_open)
+        self.ways = Ways(self.config.transports)
+        self._inquiries = Inquiries(rng, self.ways, emit=self._emit, send_open=self._send_open)
         self._counts = [0, 0, 0, 0]  # datagrams in, out, bytes in, out
         self._now = 0.0
         self._timers_at = -1.0
@@ -87,13 +96,25 @@ class Hub:
         position: int | None = None,
         stream_mode: bool = False,
         accepts: Accepts | None = None,
+        authority: Authority | None = None,
+        profile: Profile = PLAIN,
     ) -> Receiver:
         """Be a client of `stream`.
 
         `accepts(an, payload)` is asked about every copy of a packet before it counts; see `dcp.acceptance`.
+        `authority` makes it a signed stream; see `dcp.authority`. `profile`: see `dcp.profile`.
         """
         return self._add_receiver(
-            stream, query, start, position, log=None, deliver=True, stream_mode=stream_mode, accepts=accepts
+            stream,
+            query,
+            start,
+            position,
+            log=None,
+            deliver=True,
+            stream_mode=stream_mode,
+            accepts=accepts,
+            authority=authority,
+            profile=profile,
         )
 
     def relay(
@@ -107,16 +128,27 @@ class Hub:
         deliver: bool = False,
         stream_mode: bool = False,
         accepts: Accepts | None = None,
+        authority: Authority | None = None,
+        profile: Profile = PLAIN,
     ) -> tuple[Receiver, Sender]:
         """Be a router of `stream`: what the receiver takes goes into the log that the sender serves from.
 
-        `accepts`: as for a client; what it refuses is not passed on either.
+        `accepts`, `authority`: as for a client; what `accepts` refuses is not passed on either.
         """
         log = self._new_log(policy)
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
         receiver = self._add_receiver(
-            stream, query, start, position, log=log, deliver=deliver, stream_mode=stream_mode, accepts=accepts
+            stream,
+            query,
+            start,
+            position,
+            log=log,
+            deliver=deliver,
+            stream_mode=stream_mode,
+            accepts=accepts,
+            authority=authority,
+            profile=profile,
         )
         return receiver, sender
 
@@ -132,7 +164,7 @@ class Hub:
         return log
 
     def _add_sender(self, stream: str, log: Log, *, stream_mode: bool) -> Sender:
-        _check_stream(stream)
+        handshake.check_stream(stream)
         if stream in self.senders:
             raise ValueError(f"stream {stream!r} is already served here")
         sender = Sender(
@@ -159,8 +191,10 @@ class Hub:
         deliver: bool,
         stream_mode: bool,
         accepts: Accepts | None,
+        authority: Authority | None,
+        profile: Profile,
     ) -> Receiver:
-        _check_stream(stream)
+        handshake.check_stream(stream)
         if stream in self.receivers:
             raise ValueError(f"stream {stream!r} is already received here")
         if len(query) > self.config.max_query_bytes:
@@ -174,6 +208,9 @@ class Hub:
             forget_link=self._forget_uplink,
             emit=self._emit,
             send_open=self._send_open,
+            ways=self.ways,
+            group_offered=self.memberships.offered,
+            siblings_named=self.memberships.siblings_named,
             query=query,
             start=start,
             position=position,
@@ -181,12 +218,16 @@ class Hub:
             deliver=deliver,
             kind=kind_of(stream_mode=stream_mode),
             accepts=accepts,
+            authority=authority,
+            profile=profile,
+            children_deadline=sender.wanted_deadline if sender is not None and not deliver else None,
             on_switch=sender.upstream_changed if sender is not None else None,
+            on_late=sender.insert_late if sender is not None else None,
         )
         self.receivers[stream] = receiver
         return receiver
 
-    def add_sender(self, stream: str, address: Address, hello: bytes = b"", *, now: float) -> int:
+    def add_sender(self, stream: str, address: SocketAddress, hello: bytes = b"", *, now: float) -> int:
         """Open a link from our receiver of `stream` to the sender at `address`."""
         receiver = self.receivers[stream]
         link_id = receiver.add_sender(address, hello, now=now)
@@ -208,7 +249,7 @@ class Hub:
             self._say_last(sender.next_datagrams(self._now, MAX_OUTBOX))
             del self.senders[stream]
 
-    def _say_last(self, datagrams: list[tuple[bytes, Address]]) -> None:
+    def _say_last(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
         for data, address in datagrams:
             self._outbox.add(data, address)
 
@@ -231,7 +272,7 @@ class Hub:
 
     # --- inquiries ----------------------------------------------------------------------------------------------------
 
-    def inquire(self, address: Address, body: bytes, *, timeout: float, now: float) -> int:
+    def inquire(self, address: SocketAddress, body: bytes, *, timeout: float, now: float) -> int:
         """Ask a peer something outside any link. `InquiryAnswered` with the number given back brings the answer."""
         return self._inquiries.ask(address, body, timeout=timeout, now=now)
 
@@ -241,12 +282,20 @@ class Hub:
 
     # --- input --------------------------------------------------------------------------------------------------------
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool:
+    def receive_datagram(self, data: bytes, address: SocketAddress, *, now: float) -> bool:
         """Any bytes from anybody. What is not a packet of ours is counted and dropped: False, nothing has changed."""
         self._now = now
         self._counts[0] += 1
         self._counts[2] += len(data)
         try:
+            if len(address) == 3 and is_group(address):
+                self.memberships.receive(data, address, now)
+                return True
+            if versions.is_opening_of_other_version(data):
+                self._dropped["version"] += 1
+                if self._resets.allows(now) and (no := versions.refusal_untrusted(data, address, self._outbox.add)):
+                    self._receive_opening(no, address, now)
+                return True
             flags, _ = wire.decode_header_untrusted(data)
             if flags & wire.OPEN:
                 kind, body = wire.decode_open_untrusted(data)
@@ -274,7 +323,7 @@ class Hub:
             elif down is not None:
                 down[0].close(link_id, Reason.RESET)
 
-    def _receive_bound(self, flags: int, data: bytes, address: Address, now: float) -> None:
+    def _receive_bound(self, flags: int, data: bytes, address: SocketAddress, now: float) -> None:
         (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
         up = self._uplinks.get(link_id)
         if up is not None:
@@ -288,6 +337,9 @@ class Hub:
             return
         down = self._downlinks.get(link_id)
         if down is None:
+            if self.memberships.is_of_sibling(link_id):
+                self.memberships.receive_lateral(link_id, data, address, now)
+                return
             if not self._resets.allows(now):
                 raise MalformedDatagram("unknown link")
             self._dropped["unknown link"] += 1
@@ -301,20 +353,20 @@ class Hub:
             sender.malformed += 1
             raise
 
-    def _check(self, ours: Address, theirs: Address, sealed: bool) -> None:
+    def _check(self, ours: SocketAddress, theirs: SocketAddress, sealed: bool) -> None:
         if not sealed:
             raise MalformedDatagram("seal")
-        if ours[:2] != theirs[:2]:
+        if ours != theirs and not is_same(ours, theirs):
             raise MalformedDatagram("address")
 
-    def _receive_opening(self, message: handshake.Opening, address: Address, now: float) -> None:
+    def _receive_opening(self, message: handshake.Opening, address: SocketAddress, now: float) -> None:
         match message:
-            case handshake.Request():
+            case handshake.OpenRequest():
                 self._on_request(message, address, now)
             case handshake.Inquire():
                 self._on_inquire(message, address, now)
             case handshake.Challenge(nonce=nonce) if nonce in self._inquiries:
-                self._inquiries.receive_challenge(message, address)
+                self._inquiries.receive_challenge(message, address, now)
             case handshake.Challenge() | handshake.Accept() | handshake.Refuse():
                 if not any(r.receive_opening(message, address, now) for r in list(self.receivers.values())):
                     self._dropped["unknown opening"] += 1
@@ -324,10 +376,10 @@ class Hub:
             case handshake.Reset():
                 self._on_reset(message, address, now)
             case handshake.Answer():
-                if not self._inquiries.receive_answer(message, address):
+                if not self._inquiries.receive_answer(message, address, now):
                     self._dropped["unknown answer"] += 1
 
-    def _on_request(self, request: handshake.Request, address: Address, now: float) -> None:
+    def _on_request(self, request: handshake.OpenRequest, address: SocketAddress, now: float) -> None:
         if not self._cookies.is_ours(request.cookie, address, now):
             self._send_open(handshake.Challenge(request.nonce, self._cookies.bake(address, now)), address)
             return
@@ -344,7 +396,7 @@ class Hub:
             return
         sender.receive_request(request, address, now)
 
-    def _on_inquire(self, inquire: handshake.Inquire, address: Address, now: float) -> None:
+    def _on_inquire(self, inquire: handshake.Inquire, address: SocketAddress, now: float) -> None:
         if not self._cookies.is_ours(inquire.cookie, address, now):
             self._send_open(handshake.Challenge(inquire.nonce, self._cookies.bake(address, now)), address)
             return
@@ -354,7 +406,7 @@ class Hub:
             return
         self._inquiries.receive(inquire, address)
 
-    def _on_reset(self, reset: handshake.Reset, address: Address, now: float) -> None:
+    def _on_reset(self, reset: handshake.Reset, address: SocketAddress, now: float) -> None:
         """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
         if not self._resets_heard.allows(now):
             self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
@@ -383,10 +435,11 @@ class Hub:
                         receiver.give_up(link_id, Reason.RESET)
                 fault("timer", error)
         self._inquiries.handle_timeout(now)
+        self.memberships.handle_timeout(now)
 
     # --- output -------------------------------------------------------------------------------------------------------
 
-    def datagrams_to_send(self, *, now: float, most: int = 256) -> list[tuple[bytes, Address]]:
+    def datagrams_to_send(self, *, now: float, most: int = 256) -> list[tuple[bytes, SocketAddress]]:
         """The next batch; call again until it is empty. Nothing is computed before it can be sent."""
         out = self._outbox.take(most)
         for receiver in self.receivers.values():
@@ -404,8 +457,8 @@ class Hub:
     def next_timeout(self, *, now: float) -> float | None:
         times = [sender.next_timeout(now) for sender in self.senders.values()]
         times += [receiver.next_timeout(now) for receiver in self.receivers.values()]
-        times.append(self._inquiries.next_timeout())
-        soonest = min((t for t in times if t is not None), default=None)
+        times += [self._inquiries.next_timeout(), self.memberships.next_timeout()]
+        soonest = min([t for t in times if t is not None], default=None)
         # From the last time that timers were looked at, not from now: else reading it again and again moves it on.
         return None if soonest is None else max(soonest, self._timers_at + MIN_TIMER_STEP)
 
@@ -434,7 +487,7 @@ class Hub:
     def _forget_uplink(self, link_id: int) -> None:
         self._uplinks.pop(link_id, None)
 
-    def _send_open(self, message: handshake.Opening, address: Address) -> None:
+    def _send_open(self, message: handshake.Opening, address: SocketAddress) -> None:
         kind, body = handshake.encode_opening(message)
         if not self._outbox.add(wire.encode_open(kind, body), address):
             self._dropped["outbox full"] += 1
@@ -444,8 +497,3 @@ class Hub:
             link_id = self._rng.getrandbits(32)
             if link_id and link_id not in self._uplinks and link_id not in self._downlinks:
                 return link_id
-
-
-def _check_stream(stream: str) -> None:
-    if not 1 <= len(stream.encode()) <= handshake.MAX_STREAM_BYTES:
-        raise ValueError(f"a stream's name must have 1 to {handshake.MAX_STREAM_BYTES} bytes, got {stream!r}")

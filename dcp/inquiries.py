@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from dcp import events, handshake, wire
 from dcp.errors import MalformedDatagram
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
+from dcp.links.ways import Ways
 
 MAX_INQUIRIES = 1_024
 MAX_INQUIRY_BYTES = 1_200
@@ -22,28 +23,32 @@ REPEAT_INTERVAL = 0.15
 @dataclass(slots=True)
 class _Inquiry:
     number: int
-    address: Address
+    address: SocketAddress
     body: bytes
     nonce: bytes
     cookie: bytes
     deadline: float
     again_at: float
     tries: int = 0
+    asked: tuple[SocketAddress, ...] = ()
+    """Where it was sent to: the same peer, over one carrier or several."""
 
 
 class Inquiries:
     def __init__(
         self,
         rng: random.Random,
+        ways: Ways,
         *,
         emit: Callable[[events.Event], None],
-        send_open: Callable[[handshake.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, SocketAddress], None],
     ) -> None:
         self._rng = rng
+        self._ways = ways
         self._emit = emit
         self._send_open = send_open
         self._ours: dict[bytes, _Inquiry] = {}  # by nonce
-        self._theirs: dict[int, tuple[bytes, Address]] = {}  # ticket -> (nonce, address)
+        self._theirs: dict[int, tuple[bytes, SocketAddress]] = {}  # ticket -> (nonce, address)
         self._next_number = 1
 
     def __contains__(self, nonce: bytes) -> bool:
@@ -52,7 +57,7 @@ class Inquiries:
 
     # --- ours ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, address: Address, body: bytes, *, timeout: float, now: float) -> int:
+    def ask(self, address: SocketAddress, body: bytes, *, timeout: float, now: float) -> int:
         if len(body) > MAX_INQUIRY_BYTES:
             raise ValueError(f"an inquiry holds at most {MAX_INQUIRY_BYTES} bytes, got {len(body)}")
         if len(self._ours) >= MAX_INQUIRIES:
@@ -61,26 +66,36 @@ class Inquiries:
         nonce = self._rng.randbytes(handshake.NONCE_BYTES)
         inquiry = _Inquiry(number, address, body, nonce, handshake.NO_COOKIE, now + timeout, now + REPEAT_INTERVAL)
         self._ours[nonce] = inquiry
-        self._send(inquiry)
+        self._send(inquiry, now)
         return number
 
-    def receive_challenge(self, challenge: handshake.Challenge, address: Address) -> None:
+    def receive_challenge(self, challenge: handshake.Challenge, address: SocketAddress, now: float) -> None:
         inquiry = self._ours[challenge.nonce]
-        if inquiry.address == address and inquiry.cookie != challenge.cookie:
-            inquiry.cookie = challenge.cookie
-            self._send(inquiry)
+        if inquiry.cookie == challenge.cookie or address not in inquiry.asked:
+            return
+        if inquiry.cookie == handshake.NO_COOKIE or inquiry.address == address:
+            inquiry.address, inquiry.cookie = address, challenge.cookie
+            self._ways.answered(address, now)
+            self._send(inquiry, now)
 
-    def receive_answer(self, answer: handshake.Answer, address: Address) -> bool:
+    def receive_answer(self, answer: handshake.Answer, address: SocketAddress, now: float) -> bool:
         """False when it answers no question of ours."""
         inquiry = self._ours.get(answer.nonce)
-        if inquiry is None or inquiry.address != address:
+        if inquiry is None or address not in inquiry.asked:
             return False
+        self._ways.answered(address, now)
         del self._ours[answer.nonce]
         self._emit(events.InquiryAnswered(inquiry.number, address, answer.body))
         return True
 
-    def _send(self, inquiry: _Inquiry) -> None:
-        self._send_open(handshake.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), inquiry.address)
+    def _send(self, inquiry: _Inquiry, now: float) -> None:
+        if inquiry.cookie == handshake.NO_COOKIE:
+            inquiry.asked = self._ways.ask(inquiry.address, now)
+            addresses = inquiry.asked
+        else:
+            addresses = (inquiry.address,)
+        for address in addresses:
+            self._send_open(handshake.Inquire(inquiry.nonce, inquiry.cookie, inquiry.body), address)
 
     # --- theirs -------------------------------------------------------------------------------------------------------
 
@@ -88,7 +103,7 @@ class Inquiries:
         if len(inquire.body) > MAX_INQUIRY_BYTES:
             raise MalformedDatagram("limit", "inquiry")
 
-    def receive(self, inquire: handshake.Inquire, address: Address) -> None:
+    def receive(self, inquire: handshake.Inquire, address: SocketAddress) -> None:
         """A question from an address that is proved."""
         while len(self._theirs) >= MAX_INQUIRIES:
             del self._theirs[next(iter(self._theirs))]
@@ -111,7 +126,7 @@ class Inquiries:
             elif now >= inquiry.again_at:
                 inquiry.tries += 1
                 inquiry.again_at = now + REPEAT_INTERVAL * 2**inquiry.tries
-                self._send(inquiry)
+                self._send(inquiry, now)
 
     def next_timeout(self) -> float | None:
         return min((min(inquiry.deadline, inquiry.again_at) for inquiry in self._ours.values()), default=None)

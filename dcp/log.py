@@ -13,7 +13,7 @@ evicted, so that a link can keep its place.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -78,9 +78,13 @@ class Log:
         self._weights: list[int] = [0]  # one more than packets: what all before an index would take in a bundle
         self._first = 0  # index of the oldest packet that is still held
         self._base = 0  # ordinal of index 0
-        self._slots: set[int] = set()
+        self._slots: dict[int, Interest] = {}
         self._covers: dict[tuple[bytes, bytes], bool] = {}
         self._covers_bytes = 0
+        self.settled: int | None = None
+        """A router's: how far its own parents agree about what is here (rule L7); None: it does not know."""
+        self.is_final = True
+        """It is a root's: all of it is settled."""
         self.history = HistorySlice()
         """How many older packets may be looked at before others get their turn."""
 
@@ -147,6 +151,32 @@ class Log:
             self.unrouted += 1
             fault("route", error)
             return ALL_SLOTS
+
+    def insert(self, an: int, payload: bytes) -> int | None:
+        """Put a packet in its place that was passed over (rule L8); its ordinal, or None where nothing may be put.
+
+        Ordinals from there on rise by one. A cursor that kept one finds its place again by its position.
+        """
+        index = bisect_right(self._ans, an, self._first)
+        if not self.low < an <= self.head or (index > self._first and self._ans[index - 1] == an):
+            return None
+        if self._segments[bisect_left(self._segments, an, key=lambda s: s.end)].query is HOLE:
+            return None
+        mask = self._route(payload) if self._slots else ALL_SLOTS
+        weight = len(payload) + ENTRY.size
+        self._ans.insert(index, an)
+        self._payloads.insert(index, payload)
+        self._masks.insert(index, mask)
+        self._weights[index + 1 :] = [self._weights[index] + weight, *(w + weight for w in self._weights[index + 1 :])]
+        self.bytes += len(payload)
+        ordinal = self._base + index
+        for interest in self._slots.values():
+            if interest.since > ordinal:
+                interest.since += 1
+                interest.answers = None  # they go by ordinal
+        if len(self._ans) - self._first > self.max_packets or self.bytes > self._max_bytes:
+            self._evict()
+        return ordinal if an > self.low else None
 
     def advance(self, to: int, query: bytes = EVERYTHING) -> None:
         """Nothing in (head, to] matched `query`."""
@@ -266,6 +296,37 @@ class Log:
         interest.answers.set(ordinal, answer)
         return answer
 
+    def index(self, interest: Interest, start: int, end: int, *, most: int, scan: int) -> tuple[list[int], int]:
+        """The ANs in (start, end] that an interest wants, and how far that list reaches.
+
+        Shorter than asked for after `most` ANs, `scan` packets or the present slice of history. The stretch has to be
+        covered.
+        """
+        ans = self._ans
+        first, last = bisect_right(ans, start, self._first), bisect_right(ans, end, self._first)
+        if last - first > scan:
+            last = first + scan
+            end = ans[last - 1]
+        if interest.slot is None:
+            found = ans[first:last]
+        elif self._base + first >= interest.since:
+            bit, masks = interest.bit, self._masks
+            found = [ans[index] for index in range(first, last) if masks[index] & bit]
+        else:
+            found = []
+            for index in range(first, last):
+                ordinal = self._base + index
+                is_old = ordinal < interest.since and self.known_answer(interest, ordinal) is None
+                if is_old and not self.history.is_open:
+                    end = ans[index - 1] if index > first else start
+                    break
+                if self.wanted(interest, ordinal):
+                    found.append(ans[index])
+        if len(found) > most:
+            found = found[:most]
+            end = found[-1]
+        return found, end
+
     def replay(self, after: int, most: int) -> tuple[list[tuple[int, bytes] | Gap], int]:
         """What is held beyond `after`, at most `most` items, and how far that reaches: for an owner that fell behind.
 
@@ -331,6 +392,10 @@ class Log:
             index += 1
         return state, segments[index].end
 
+    def covered_at(self, an: int, query: bytes) -> bool:
+        """Whether claims about `an` may be made to a child with this query."""
+        return self.low < an <= self.head and self.stretch(an - 1, query)[0]
+
     def covered_since(self, query: bytes) -> int:
         """Where the continuous coverage of `query` that reaches the head begins."""
         since = self.head
@@ -361,11 +426,11 @@ class Log:
             with suppress(Exception):  # whatever of it was opened
                 self.policy.close_slot(slot)
             raise
-        self._slots.add(slot)
         # Bits that a former owner of the slot left in older masks are never read: they lie before `since`.
-        return Interest(query, slot, self.next_ordinal)
+        interest = self._slots[slot] = Interest(query, slot, self.next_ordinal)
+        return interest
 
     def close_interest(self, interest: Interest) -> None:
         if interest.slot is not None:
-            self._slots.discard(interest.slot)
+            self._slots.pop(interest.slot, None)
             self.policy.close_slot(interest.slot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 
 class Outbox:
@@ -15,14 +15,14 @@ class Outbox:
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._datagrams: deque[tuple[bytes, Address]] = deque()
+        self._datagrams: deque[tuple[bytes, SocketAddress]] = deque()
         self.bytes = 0
         self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._datagrams)
 
-    def add(self, datagram: bytes, address: Address) -> bool:
+    def add(self, datagram: bytes, address: SocketAddress) -> bool:
         if len(self._datagrams) >= self._most or self.bytes + len(datagram) > self._most_bytes:
             self.dropped += 1
             return False
@@ -30,7 +30,7 @@ class Outbox:
         self.bytes += len(datagram)
         return True
 
-    def take(self, most: int) -> list[tuple[bytes, Address]]:
+    def take(self, most: int) -> list[tuple[bytes, SocketAddress]]:
         waiting = self._datagrams
         if not waiting:
             return []

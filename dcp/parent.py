@@ -1,6 +1,7 @@
 """One parent, as the stream sees it: what it has said about the stream, and what we have made of that.
 
-This is where a parent's record is kept; the rules that read it are in `reach`, `gaps`, `runs`, `starting` and `epochs`.
+This is where a parent's record is kept; the rules that read it are in `reach`, `gaps`, `runs`, `starting`, `epochs` and
+`audit`, which also keeps what it said, stretch by stretch.
 How datagrams cross the link is `links.uplink`.
 """
 
@@ -32,6 +33,14 @@ class Parent:
         """The run of the stream that it is fed from, if our owner knows it."""
         self.begun = False
         """The stream has begun there: its head means something."""
+        self.settled: int | None = None
+        """How far its own parents agree, by its word (rule L7). None: it has not said, or is of an earlier version."""
+        self.settled_before = 0
+        """The same, when contradictions were last looked at (`verdicts`)."""
+        self.is_convicted = False
+        """It was caught lying in a signed stream: its packets count, its emptiness does not (rule L10)."""
+        self.leapt_at: float | None = None
+        """Since when it claims what lies beyond the signed head."""
         self.hole: tuple[int, int] | None = None
         self.hole_epoch = -1
 
@@ -66,6 +75,8 @@ class Parent:
         """Copies of packets from here that our owner did not accept."""
         self.credit: Bucket | None = None
         """What checking its copies may still cost, once one was refused (`acceptance`)."""
+        self.disputed = 0
+        self.omitted = 0
         self.brought = 0
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
@@ -121,6 +132,8 @@ class Parent:
             first_copies=self.first_copies,
             duplicates=self.duplicates,
             refused=self.refused,
+            disputed=self.disputed,
+            omitted=self.omitted,
             brought=self.brought,
             expected=packets - self.packets_before if self.packets_before is not None else 0,
             behind=max(0, position - (self.highest or 0)) if self.up else 0,

@@ -1,7 +1,8 @@
 """The parent's side of a query: whether the log can serve it, and changing it while packets flow.
 
 A child that wants another query sends PREPARE until it hears PREPARED. Between the two our own query may have to widen
-(`WiderQueryWanted`). The change is committed when the child first speaks in the new epoch.
+(`WiderQueryWanted`). The change is committed when the child first speaks in the new epoch. PREPARE with an epoch that
+is over says which query it had: a child that has just come asks about what it passed before (rule L6).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from dcp import control, events, wire
 from dcp.admission import query_cost
+from dcp.child import MAX_PREVIOUS_QUERIES, Child
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.guard import fault
@@ -86,8 +88,11 @@ class QueryService:
         if epoch == child.epoch:
             self._send_prepared(link, epoch, child.query)
             return
+        if epoch < child.epoch:
+            self._recall(child, epoch, query, now)
+            return
         pending = child.pending
-        if epoch < child.epoch or (pending is not None and epoch < pending.epoch):
+        if pending is not None and epoch < pending.epoch:
             return
         if pending is None or epoch != pending.epoch:
             if not child.query_changes.allows(now, query_cost(query)):
@@ -101,6 +106,18 @@ class QueryService:
             if not self._carries(query):
                 self._emit(events.WiderQueryWanted(self._stream, link.id, query))
         self.try_prepare(link, again=True)
+
+    def _recall(self, child: Child, epoch: int, query: bytes, now: float) -> None:
+        """A query that is over. For a while the child may ask what we have of stretches that it passed under it."""
+        if child.interest_in(epoch) is not None or len(child.previous) >= MAX_PREVIOUS_QUERIES:
+            return
+        if not child.query_changes.allows(now, query_cost(query)):
+            self.refused += 1
+        elif self.why_not(query) is None:
+            try:
+                child.recall(epoch, self._log.open_interest(query))
+            except Exception as error:
+                fault("query", error)
 
     def try_prepare(self, link: Downlink, *, again: bool = False) -> None:
         """Answer the child, if what it is about to want is covered. `again`: even if it was answered before."""
@@ -125,9 +142,7 @@ class QueryService:
         A prepared epoch commits; the first position confirms the start.
         """
         child = link.child
-        pending = child.pending
-        if pending is not None and epoch == pending.epoch and pending.interest is not None:
-            child.commit_epoch()
+        if epoch > child.epoch and child.commit_epoch(epoch):
             self.revision += 1
             if child.floor is not None and position != control.NO_POSITION:
                 link.reposition(position)

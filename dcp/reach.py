@@ -13,7 +13,12 @@ with it.
 One honest case looks like a lie: a parent brings packets far ahead, and the others, which are heard, stand still.
 After `reach_patience` without any progress of theirs the packets are believed; emptiness, heads and holes never are.
 
-With a single parent there is nothing to compare: then only the width of a claim is limited (2^30).
+In a signed stream the head that its owner has signed takes the place of the others' heads, and a single parent is
+bounded by it too. A convicted parent does not count.
+
+With a single parent there is nothing to compare: then only the width of a claim is limited (2^30). But when the others
+have only just gone, all at once, their last heads still limit its emptiness and holes for `reach_patience`: a liar must
+not win by being the first to come back.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from dcp.authority import Authority
 from dcp.config import Config
 from dcp.parent import Parent
 from dcp.serial import MAX_POSITION
@@ -35,19 +41,29 @@ RECHECK_INTERVAL = 0.05
 
 
 class Reach:
-    def __init__(self, config: Config, parents: Mapping[int, Parent], *, slack: int) -> None:
+    def __init__(
+        self, config: Config, parents: Mapping[int, Parent], *, slack: int, authority: Authority | None = None
+    ) -> None:
         self.seen = 0
         """The highest packet that came from anybody."""
         self._config = config
         self._parents = parents
         self._slack = slack
+        self._authority = authority
         self._heard_within = 3 * config.keep_alive_interval
         self._marks: deque[tuple[float, int]] = deque()  # (when, `seen` then), of the last `mute_after`
         self._seen_before = 0
+        self._compared: tuple[float, int, float] | None = None
+        """When two parents counted last, the smaller head then, and its rate."""
 
     def begin(self, position: int) -> None:
-        """The stream begins after `position`: a parent that ends below it has nothing for us."""
-        self.seen = self._seen_before = position
+        """The stream begins after `position`. A parent that still ends below it after `mute_after` has nothing for us.
+
+        Not at once: the first one to answer may be a liar that ran ahead, and the honest ones must be heard.
+        """
+        self.seen = position
+        self._seen_before = 0
+        self._compared = None
         self._marks.clear()
         self.expire()
 
@@ -81,6 +97,7 @@ class Reach:
         return (
             parent.up
             and parent.begun
+            and not parent.is_convicted
             and parent.confirmed_epoch == epoch
             and now - parent.link.heard_at < self._heard_within
             and parent.head >= self._seen_before
@@ -88,6 +105,8 @@ class Reach:
 
     def limit(self, parent: Parent | None, epoch: int, now: float) -> int:
         """Nothing that `parent` (None: any parent) says counts beyond this position."""
+        if (signed := self.signed_limit()) is not None:
+            return signed
         limit = MAX_POSITION
         for other in self._parents.values():
             if other is parent or not self.counts(other, epoch, now):
@@ -100,10 +119,35 @@ class Reach:
             limit = min(limit, bound)
         return limit
 
+    def limit_alone(self, epoch: int, now: float) -> int:
+        """How far a single parent's emptiness is believed shortly after the others went."""
+        counting = [parent for parent in self._parents.values() if self.counts(parent, epoch, now)]
+        if len(counting) > 1:
+            slowest = min(counting, key=lambda parent: parent.head)
+            self._compared = (now, slowest.head, slowest.head_rate)
+        if len(counting) > 1 or self._compared is None or now - self._compared[0] > self._config.reach_patience:
+            return MAX_POSITION
+        at, head, rate = self._compared
+        return head + max(self._slack, int(SLACK_SECONDS * rate)) + int(rate * (now - at))
+
+    def signed_head(self) -> int | None:
+        """How far the stream goes, by the newest word that its owner has signed; None: there is none."""
+        return self._authority.head() if self._authority is not None else None
+
+    def signed_limit(self) -> int | None:
+        """Nothing counts beyond the head that the stream's owner has signed, plus the slack; None: there is none."""
+        head = self.signed_head()
+        if head is None:
+            return None
+        rate = min((parent.head_rate for parent in self._parents.values() if parent.up), default=0.0)
+        return min(MAX_POSITION, head + max(self._slack, int(SLACK_SECONDS * rate)))
+
     def gap_limit(self, position: int, epoch: int, now: float) -> int:
         """No gap after `position` ends beyond this: a counting parent with no hole there may still bring something."""
         self._look(now)
         limit = self.limit(None, epoch, now)
+        if (head := self.signed_head()) is not None:
+            limit = min(limit, max(head, self.seen))  # beyond it there is nothing yet that could be lost
         for parent in self._parents.values():
             if self.counts(parent, epoch, now) and parent.hole_at(position, epoch) is None:
                 limit = min(limit, parent.head)

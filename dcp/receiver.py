@@ -21,32 +21,44 @@ from collections.abc import Callable
 
 from dcp import control, events, handshake, wire
 from dcp.acceptance import Acceptance, Accepts
+from dcp.arrival import handover_of
+from dcp.audit import Audit
+from dcp.authority import Authority
 from dcp.config import Config
 from dcp.control import Reason
+from dcp.deadlines import DeadlineWatch
 from dcp.delivery import DeliveredStream
 from dcp.epochs import QueryChange
 from dcp.gaps import GapWatch
-from dcp.handover import Handover
+from dcp.group_messages import Group
 from dcp.handshake import Start
 from dcp.intake import Intake
 from dcp.kinds import PACKETS, StreamKind
+from dcp.lateral import Siblings
 from dcp.links.carriage import carriage_of
 from dcp.links.dialing import Dialing
 from dcp.links.fragments import Assembler
 from dcp.links.incoming import Incoming
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.links.losses import LossWatch
+from dcp.links.mending import Mending
 from dcp.links.replies import Replies
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
+from dcp.links.ways import Ways
 from dcp.log import Log
 from dcp.parent import Parent
 from dcp.placing import Placing
+from dcp.profile import PLAIN, Profile
 from dcp.queries import EVERYTHING
+from dcp.reach import Reach
 from dcp.serial import QUARTER
 from dcp.starting import StartChoice
+from dcp.starving import StarvationWatch
 from dcp.stats import ReceiverStatistics
 from dcp.switching import Switching
+from dcp.tails import HELD_UP
+from dcp.verdicts import Verdicts
 
 
 class Receiver(DeliveredStream):
@@ -61,7 +73,10 @@ class Receiver(DeliveredStream):
         new_link_id: Callable[[], int],
         forget_link: Callable[[int], None],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[handshake.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, SocketAddress], None],
+        ways: Ways,
+        group_offered: Callable[[Receiver, Uplink, Group, float], None],
+        siblings_named: Callable[[Uplink, Siblings], None],
         query: bytes = EVERYTHING,
         start: Start = Start.NEW,
         position: int | None = None,
@@ -69,25 +84,49 @@ class Receiver(DeliveredStream):
         deliver: bool = True,
         kind: StreamKind = PACKETS,
         accepts: Accepts | None = None,
+        authority: Authority | None = None,
+        profile: Profile = PLAIN,
+        children_deadline: Callable[[], float | None] | None = None,
         on_switch: Callable[[bytes, float], None] | None = None,
+        on_late: Callable[[int, bytes, float], None] | None = None,
     ) -> None:
         kind.check_query(query)
         if accepts is not None and kind.is_dense:
             raise ValueError("a byte stream has no packets to accept")
-        handover = Handover(config.max_ready_packets, deliver=deliver, log=log, max_bytes=config.max_ready_bytes)
+        if profile != PLAIN and kind.is_dense:
+            raise ValueError("a byte stream has no profile: every byte is needed, in order")
+        handover = handover_of(profile, config, deliver=deliver, log=log)
         super().__init__(stream, kind, handover)
+        self.profile = profile
         self.malformed = 0
         self.change = QueryChange(query, config, is_router=log is not None)
         self._config = config
         self._emit = emit
         self._on_switch = on_switch
+        self._on_late = on_late
+        self._children_deadline = children_deadline
+        self._log = log
+        if log is not None:
+            log.is_final = False  # it is as good as what our parents say
         self._ack_at: float | None = None
+        self._audit_at = 0.0
 
         carriage = carriage_of(kind, config)
         self._uplinks = Uplinks(stream, config, rng, new_link_id=new_link_id, forget_link=forget_link, emit=emit)
         self.links = self._uplinks.by_id
         self.parents = self._uplinks.parents
         self._losses = LossWatch(config, carriage.timing, self._uplinks.fastest_rtt)
+        reach = Reach(config, self.parents, slack=kind.reach_slack, authority=authority)
+        self._verdicts = Verdicts(stream, config, self.parents, reach, authority=authority, emit=emit)
+        self._audit = Audit(
+            config,
+            self.parents,
+            reach,
+            self._verdicts,
+            is_needed=not kind.is_dense,
+            query=lambda: self.change.query,
+        )
+        self._starvation = StarvationWatch(config, authority)
         self._intake = Intake(
             config,
             kind,
@@ -96,15 +135,27 @@ class Receiver(DeliveredStream):
             self.parents,
             recovered=self._losses.recovered,
             acceptance=Acceptance(accepts) if accepts is not None else None,
+            reach=reach,
+            audit=self._audit,
             owner=self,
         )
         self._gaps = GapWatch(config, self._intake)
+        self._deadline: DeadlineWatch | None = None
+        self.set_deadline(profile.deadline)
         self._assembler = Assembler(config.max_partial_packets)
-        self._replies = Replies(self._intake, self._uplinks, self._assembler, self._losses, carriage.timing, config)
+        self._replies = Replies(
+            self._intake,
+            self._uplinks,
+            self._assembler,
+            self._losses,
+            carriage.timing,
+            config,
+            asks_again=profile.asks_again,
+        )
         self._switching = Switching(self.change, self._intake, self._replies, give_up=self.give_up)
         self._placing = Placing(
             stream,
-            StartChoice(start, position, config),
+            StartChoice(start, position, config, reach.signed_limit),
             config,
             self._intake,
             self._uplinks,
@@ -114,8 +165,16 @@ class Receiver(DeliveredStream):
             forget=self._forget,
         )
         self._dialing = Dialing(
-            stream, kind, config, self._uplinks, send_open=send_open, wish=self._placing.wish, accepted=self._accepted
+            stream,
+            kind,
+            config,
+            self._uplinks,
+            ways,
+            send_open=send_open,
+            wish=self._placing.wish,
+            accepted=self._accepted,
         )
+        self.mending = Mending(stream, profile, config, self._intake, self._losses, self._uplinks, emit=emit)
         self._incoming = Incoming(
             stream,
             self._intake,
@@ -126,13 +185,25 @@ class Receiver(DeliveredStream):
             emit=emit,
             start_proposed=self._placing.consider_start,
             prepared=self._switching.receive_prepared,
+            group_offered=lambda link, group, now: group_offered(self, link, group, now),
+            siblings_named=siblings_named,
+            max_late_packets=config.max_partial_packets,
+            mending=self.mending if self.mending.is_wanted else None,
         )
         self.receive = self._incoming.receive
         """Takes a datagram of one of our links, whose seal is right. Raises MalformedDatagram only."""
         self.receive_opening = self._dialing.receive_answer
         """Takes an answer to an opening; False when it is not ours."""
         self.next_datagrams = self._uplinks.next_datagrams
-        self.watch = self._replies.watch
+
+    def set_deadline(self, seconds: float | None) -> None:
+        """How long a missing packet may take from the first sign of its loss (rule T8); None: see `gaps`."""
+        if seconds is None:
+            self._deadline = None
+        elif self._deadline is None:
+            self._deadline = DeadlineWatch(seconds, self._config, self._intake, self._losses)
+        else:
+            self._deadline.seconds = seconds
 
     @property
     def position(self) -> int | None:
@@ -149,10 +220,11 @@ class Receiver(DeliveredStream):
 
     # --- parents ------------------------------------------------------------------------------------------------------
 
-    def add_sender(self, address: Address, hello: bytes = b"", *, now: float) -> int:
+    def add_sender(self, address: SocketAddress, hello: bytes = b"", *, now: float) -> int:
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
         link = self._uplinks.add(address, hello, now)
         self._placing.begin_where_asked(now)
+        self._audit.parents_changed(self.epoch, self.position)
         self._dialing.send_request(link, now)
         return link.id
 
@@ -175,6 +247,11 @@ class Receiver(DeliveredStream):
             return False
         return self._uplinks.send(link, wire.CONTROL, 0, 0, control.encode_message(data))
 
+    def send_control(self, link: Uplink, body: bytes) -> None:
+        """A message about how the link is carried; repeated by its owner."""
+        if link.parent.up:
+            self._uplinks.send(link, wire.CONTROL, 0, 0, body)
+
     def receive_reset(self, link: Uplink, now: float) -> None:
         """Somebody says that the sender does not know this link: ask, and close it if nothing valid comes."""
         if self._dialing.doubt(link, now):
@@ -184,9 +261,16 @@ class Receiver(DeliveredStream):
         if self._ack_at is None:
             self._ack_at = now + self._config.ack_interval
         self._placing.accepted(link, accept, now)
+        self.mending.accepted(link, accept.status, now)
+        self._audit.parents_changed(self.epoch, self.position)
         self._switching.step(now)
 
     # --- what the intake tells ----------------------------------------------------------------------------------------
+
+    def watch(self, now: float) -> None:
+        self._replies.watch(now)
+        if self._deadline is not None:
+            self._deadline.note(now)
 
     def advanced(self, now: float) -> None:
         """The position rose: the timers of what was missing start over."""
@@ -196,17 +280,32 @@ class Receiver(DeliveredStream):
         self._losses.advanced(position, now)
         if len(self._assembler):
             self._assembler.forget(position, self.change.current_epochs())
-        self._replies.watch(now)
+        self.watch(now)
         if self.change.is_waiting:
             self._switching.step(now)
 
     def hole_heard(self, parent: Parent, now: float) -> None:
         self._gaps.hole_heard(parent, now)
-        self._replies.watch(now)
+        self.watch(now)
+        if self._deadline is not None and parent.hole is not None:
+            self._deadline.hole_heard(*parent.hole, now)
         self._decide_gap(now)
 
     def copy_refused(self, parent: Parent, an: int) -> None:
         self._emit(events.CopyRefused(self.stream, parent.link.id, parent.link.address, an))
+        self._verdicts.refused(parent, an)
+
+    def is_held_up(self, now: float) -> bool:
+        since = self._losses.missing_since
+        return since is not None and now - since > self._held_up_after()
+
+    def _held_up_after(self) -> float:
+        """What is missing for longer than this is not merely late: one parent's word suffices then (rule L1c)."""
+        return max(HELD_UP, 2 * self._uplinks.fastest_rtt())
+
+    def came_late(self, an: int, payload: bytes, now: float) -> None:
+        if self._on_late is not None:
+            self._on_late(an, payload, now)
 
     def is_in_another_epoch(self, parent: Parent, now: float) -> None:
         link = self.links.get(parent.link.id)
@@ -217,6 +316,7 @@ class Receiver(DeliveredStream):
         self._replies.squelch(parent, now)
 
     def switched(self, now: float) -> None:
+        self.mending.switched()
         if self.position is not None:
             self._assembler.forget(self.position, self.change.current_epochs())
         else:
@@ -226,7 +326,7 @@ class Receiver(DeliveredStream):
 
     def _decide_gap(self, now: float) -> None:
         """Give up, in bounded time, what nobody can supply."""
-        while (until := self._gaps.end(self._losses.missing_since, now)) is not None:
+        while (until := self._gap_end(now)) is not None:
             after = self.position
             assert after is not None
             self._intake.skip(until)
@@ -238,15 +338,24 @@ class Receiver(DeliveredStream):
             self.advanced(now)
             self._replies.acknowledge_all(now)
 
+    def _gap_end(self, now: float) -> int | None:
+        until = self._gaps.end(self._losses.missing_since, now)
+        if until is None and self._deadline is not None:
+            until = self._deadline.gap_end(now)
+        return until
+
     def _renew(self) -> None:
         """After a jump over a quarter of the AN space 32-bit numbers under way could be misread: new sessions."""
         self._intake.buffer.clear()
         self._assembler.clear()
+        self.mending.clear()
         for link in list(self.links.values()):
             self._uplinks.give_up(link, Reason.RENEW)
 
     def _forget(self) -> None:
         self._gaps.forget()
+        if self._deadline is not None:
+            self._deadline.clear()
         self._losses.given_up()
         self._renew()
 
@@ -292,22 +401,49 @@ class Receiver(DeliveredStream):
         if self.position is not None:
             self._placing.look_for_heads(now)
             self._replies.handle_timeout(now)
+            if now >= self._audit_at:
+                self._audit_at = now + self._config.audit_interval
+                self._look_back(now)
+            self._intake.advance_tail(now)
             self._decide_gap(now)
+        if self._children_deadline is not None and (wanted := self._children_deadline()) != self.mending.deadline:
+            self.mending.deadline = wanted
+            self.set_deadline(wanted)
+        self.mending.handle_timeout(now)
+
+    def _look_back(self, now: float) -> None:
+        """Compare what parents said, ask for what they did not say, and see whether anybody speaks at all."""
+        position = self.position
+        assert position is not None
+        self._audit.look(position, self._replies, now)
+        self._incoming.forget_late()
+        if self._log is not None:
+            self._log.settled = self._audit.settled
+        claimed = max(self._intake.claimed, position)
+        starved = self._starvation.look(claimed, self.parents.values(), has_room=not self.has_closed_window, now=now)
+        if starved is not None:
+            self._emit(events.Starved(self.stream, *starved))
 
     def next_timeout(self, now: float) -> float | None:
         times = self._placing.next_timeouts()
         for link in self.links.values():
             times += link.deadlines(self._config, has_position=self.position is not None)
         if self.links:
-            times.append(self._ack_at)
+            times += [self._ack_at, self.mending.next_timeout()]
             if self.position is not None:
                 times += [
                     self._replies.next_timeout(),
                     self._gaps.next_timeout(self._losses.missing_since, now),
+                    self._audit_at,
                 ]
+                if self._deadline is not None:
+                    times.append(self._deadline.due_at())
+                since = self._losses.missing_since
+                if since is not None and self._intake.is_holding and not self.is_held_up(now):
+                    times.append(since + self._held_up_after() + 1e-3)
             if self.change.is_waiting:
                 times.append(self._switching.next_timeout(now))
-        soonest = min((at for at in times if at is not None), default=math.inf)
+        soonest = min([at for at in times if at is not None], default=math.inf)
         return None if soonest == math.inf else soonest
 
     # --- output -------------------------------------------------------------------------------------------------------
@@ -341,15 +477,23 @@ class Receiver(DeliveredStream):
             buffer_dropped=intake.buffer.dropped + self._assembler.dropped,
             gaps=intake.gaps,
             recovered=intake.recovered,
+            expired=self._deadline.expired if self._deadline is not None else 0,
+            skipped=self.handover.skipped,
             nacks=replies.nacks,
             slow_nacks=replies.slow_nacks,
             squelches=replies.squelches,
             resets=self._dialing.resets,
             beyond_reach=intake.beyond_reach,
             too_wide=intake.too_wide,
+            omitted=intake.omitted,
+            starved=self._starvation.episodes,
+            index_requests=self._audit.index_requests,
+            fetched=self._audit.fetched,
+            unchecked=self._audit.unchecked,
             restarts=self._placing.restarts,
             unsent=self._uplinks.unsent,
             reorder_window=self._losses.delay(),
             malformed=self.malformed,
+            protection=self.mending.statistics(now),
             links=tuple(p.statistics(intake.position or 0, intake.packets, now) for p in self.parents.values()),
         )

@@ -7,13 +7,13 @@ import random
 from dataclasses import dataclass
 
 from dcp.control import Reason
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 FIRST_DELAY = 0.2
 MAX_DELAY = 5.0
 
-# Asking again will not help: the stream is not there, or not of this kind.
-FINAL = {Reason.STREAM_UNKNOWN, Reason.MODE_MISMATCH}
+# Asking again will not help: the stream is not there, or not of this kind, or the sender speaks another version.
+FINAL = {Reason.STREAM_UNKNOWN, Reason.MODE_MISMATCH, Reason.VERSION}
 
 
 @dataclass(slots=True)
@@ -28,25 +28,25 @@ class _Wanted:
 class Redial:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._wanted: dict[Address, _Wanted] = {}
+        self._wanted: dict[SocketAddress, _Wanted] = {}
 
-    def want(self, address: Address, hello: bytes = b"") -> None:
+    def want(self, address: SocketAddress, hello: bytes = b"") -> None:
         self._wanted[address] = _Wanted(hello)
 
-    def forget(self, address: Address) -> None:
+    def forget(self, address: SocketAddress) -> None:
         self._wanted.pop(address, None)
 
     def forget_all(self) -> None:
         self._wanted.clear()
 
-    def opened(self, address: Address) -> None:
+    def opened(self, address: SocketAddress) -> None:
         wanted = self._wanted.get(address)
         if wanted is not None:
             wanted.failures = 0
             wanted.at = math.inf
             wanted.has_shut_down = False
 
-    def failed(self, address: Address, reason: int, name: str, body: bytes, now: float) -> None:
+    def failed(self, address: SocketAddress, reason: int, name: str, body: bytes, now: float) -> None:
         wanted = self._wanted.get(address)
         if wanted is None:
             return
@@ -62,7 +62,7 @@ class Redial:
         delay = min(FIRST_DELAY * 2.0 ** min(wanted.failures - 1, 10), MAX_DELAY) if wanted.failures else 0.0
         wanted.at = now + delay * self._rng.uniform(0.5, 1.0)
 
-    def due(self, now: float) -> list[tuple[Address, bytes]]:
+    def due(self, now: float) -> list[tuple[SocketAddress, bytes]]:
         """The senders to dial now, and what to greet each with."""
         found = [(address, wanted) for address, wanted in self._wanted.items() if wanted.at <= now]
         for _, wanted in found:

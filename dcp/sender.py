@@ -14,17 +14,19 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from dcp import control, events, handshake, wire
-from dcp.child import Child
+from dcp import control, events, handshake, protection, wire
+from dcp.child import PREVIOUS_QUERY_SECONDS, Child
 from dcp.config import Config
 from dcp.control import Reason
 from dcp.errors import MalformedDatagram
+from dcp.group_messages import decode_heard_untrusted
+from dcp.groups import Groups
 from dcp.guard import fault, guard
 from dcp.history import SLICE_PAUSE
 from dcp.kinds import PACKETS, StreamKind
 from dcp.links.answering import Answering
-from dcp.links.downlink import Downlink
-from dcp.links.link import Address
+from dcp.links.downlink import CARRIED, Downlink
+from dcp.links.link import SocketAddress
 from dcp.log import Log
 from dcp.preparing import QueryService
 from dcp.publish import PublishedStream
@@ -32,6 +34,10 @@ from dcp.stats import SenderStatistics
 
 # Datagrams that one child may put out before the next one's turn comes: fair, and still a batch.
 QUANTUM = 8
+MIN_CHILDREN_DEADLINE = 0.05
+"""Seconds. Children that want the newest only are not served better by a router that never asks again."""
+_PROTECT = bytes((control.ControlType.PROTECT,))
+_HEARD = bytes((control.ControlType.HEARD,))
 
 
 class Sender(PublishedStream):
@@ -46,7 +52,7 @@ class Sender(PublishedStream):
         *,
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[handshake.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, SocketAddress], None],
         kind: StreamKind = PACKETS,
     ) -> None:
         super().__init__(stream, log, kind)
@@ -64,17 +70,21 @@ class Sender(PublishedStream):
         # Children that wait for the next slice of history, and when that is.
         self._paused: dict[int, Downlink] = {}
         self._slice_at: float | None = None
-        self._goodbyes: deque[tuple[bytes, Address]] = deque(maxlen=1024)
+        self._goodbyes: deque[tuple[bytes, SocketAddress]] = deque(maxlen=1024)
         self._silent = 0
         self._behind = 0
         self._stale_nacks = 0
         self._repairs_refused = 0
+        self._indexes_refused = 0
+        self._corrections_dropped = 0
         self._past = [0, 0, 0, 0]  # packets, bytes, retransmitted, NACKs of children that have gone
         self.malformed = 0
+        self.groups = Groups(config, rng) if config.multicast and not kind.is_dense else None
+        """Multicast groups of children; None where they are off."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def receive_request(self, request: handshake.Request, address: Address, now: float) -> None:
+    def receive_request(self, request: handshake.OpenRequest, address: SocketAddress, now: float) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         self._answering.receive_request(request, address, children=len(self.links), now=now)
 
@@ -137,9 +147,20 @@ class Sender(PublishedStream):
         found = []
         for child in self.children.values():
             found.append(child.query)
+            found += [wish.query for wish in child.unheard]
             if child.pending is not None:
                 found.append(child.pending.query)
         return found
+
+    def wanted_deadline(self) -> float | None:
+        """After how long we may give up a packet for our children; None: one of them waits for everything.
+
+        What a router gives up is lost for all its children: the one that bears the least loss decides. A child that
+        has not said yet waits.
+        """
+        deadlines = [link.deadline for link in self.links.values()]
+        known = [deadline for deadline in deadlines if deadline is not None]
+        return max(MIN_CHILDREN_DEADLINE, *known) if known and len(known) == len(deadlines) else None
 
     # --- datagrams ----------------------------------------------------------------------------------------------------
 
@@ -161,12 +182,23 @@ class Sender(PublishedStream):
         elif flags & wire.CLOSE:
             reason, text = control.decode_close_untrusted(body)
             self._drop(link, reason, text)
+        elif flags & wire.CONTROL and body[:1] == _PROTECT and not self.kind.is_dense:
+            link.protect(protection.decode_protect_untrusted(body))
+        elif flags & wire.CONTROL and body[:1] == _HEARD:
+            if self.groups is not None:
+                self.groups.heard(link, decode_heard_untrusted(body), now)
         elif flags & wire.CONTROL:
             message = control.decode_control_untrusted(body)
             if isinstance(message, control.Prepare):
+                if self.groups is not None and message.epoch > link.child.epoch:
+                    self.groups.leave(link)
                 self._queries.receive_prepare(link, message, now)
             elif isinstance(message, control.Message):
                 self._emit(events.MessageReceived(self.stream, link.id, message.data))
+            elif isinstance(message, control.IndexRequest):
+                link.past.answer(message, now)
+            elif isinstance(message, control.Fetch):
+                link.past.fetch(message)
             else:
                 raise MalformedDatagram("type", "not for a sender")
         else:
@@ -186,6 +218,27 @@ class Sender(PublishedStream):
         link.request_repair(ack.position, nack.highest, nack.missing, nack.pieces, now)
         if flags & wire.ACK_REQUEST:
             link.handle_probe(now)
+
+    # --- what was passed over -----------------------------------------------------------------------------------------
+
+    def insert_late(self, an: int, payload: bytes, now: float) -> None:
+        """A router's receiver had passed this packet over: into the log, and to the children past it (rule L8)."""
+        ordinal = self.log.insert(an, payload)
+        if ordinal is None:
+            return
+        for link in self.links.values():
+            child = link.child
+            if child.floor is not None:
+                epochs = [epoch for epoch in child.epochs_at(an) if self._was_passed(child, epoch, an, ordinal)]
+                link.correct(an, epochs, now)
+                self._busy[link.id] = link
+
+    def _was_passed(self, child: Child, epoch: int, an: int, ordinal: int) -> bool:
+        """Whether a child wanted a packet under the query of this epoch, and is past it."""
+        interest = child.interest_in(epoch)
+        if interest is None or (epoch == child.epoch and child.cursor.position < an):
+            return False  # what lies ahead of the cursor is sent anyway
+        return self.log.covered_at(an, interest.query) and self.log.wanted(interest, ordinal)
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
@@ -210,10 +263,14 @@ class Sender(PublishedStream):
         if self.links.pop(link.id, None) is None:
             return
         del self.children[link.id]
+        if self.groups is not None:
+            self.groups.leave(link)
         self._answering.forget(link)
         self._past = [past + more for past, more in zip(self._past, link.counts(), strict=True)]
         self._queries.revision += 1
         self._repairs_refused += link.repairs.budget.refused
+        self._indexes_refused += link.past.refused
+        self._corrections_dropped += link.past.dropped
         self._busy.pop(link.id, None)
         self._paused.pop(link.id, None)
         link.child.dismiss()
@@ -235,6 +292,8 @@ class Sender(PublishedStream):
             self.refuse(ticket, Reason.TIMED_OUT)
         if self._slice_at is not None and now >= self._slice_at:
             self._go_on_with_history()
+        if self.groups is not None:
+            self.groups.handle_timeout(self.links, now)
         for link in list(self.links.values()):
             try:
                 self._look_after(link, now)
@@ -257,7 +316,8 @@ class Sender(PublishedStream):
             self.close(link.id, Reason.BEHIND)
         else:
             link.handle_timeout(now)
-            if link.outbox or link.is_catching_up:
+            link.child.expire_previous(PREVIOUS_QUERY_SECONDS, now)
+            if link.outbox or link.is_catching_up or link.past.waiting:
                 self._busy[link.id] = link
 
     def _end_faulty(self, link: Downlink) -> None:
@@ -289,15 +349,17 @@ class Sender(PublishedStream):
                 at = min(at, child.behind_since + config.behind_after)
         if (asked_at := self._answering.tickets.oldest_at()) is not None:
             at = min(at, asked_at + config.open_timeout + 1e-3)
-        if self._paused:
+        if self.groups is not None and (look_at := self.groups.next_timeout(self.links)) is not None:
+            at = min(at, look_at)
+        if self._paused or not self.log.history.is_open:  # an index that found it used up is asked for again
             if self._slice_at is None:  # the pause counts from the end of the turn
                 self._slice_at = now + SLICE_PAUSE
             at = min(at, self._slice_at)
         return None if at == math.inf else at
 
-    def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, Address]]:
+    def next_datagrams(self, now: float, most: int) -> list[tuple[bytes, SocketAddress]]:
         """Up to `most` datagrams, each child's turn after the other's."""
-        out: list[tuple[bytes, Address]] = []
+        out: list[tuple[bytes, SocketAddress]] = []
         while self._goodbyes and len(out) < most:
             out.append(self._goodbyes.popleft())
         busy = self._busy
@@ -312,16 +374,20 @@ class Sender(PublishedStream):
             except Exception as error:
                 self._end_faulty(link)
                 fault("send", error)
+        if self.groups is not None:
+            while self.groups.outbox:  # no more than the turns above put there, and beats
+                out.append(self.groups.outbox.popleft())
         return out
 
-    def _take_turn(self, link: Downlink, now: float, most: int, out: list[tuple[bytes, Address]]) -> None:
+    def _take_turn(self, link: Downlink, now: float, most: int, out: list[tuple[bytes, SocketAddress]]) -> None:
         for _ in range(most):
             datagram = link.next_datagram(now)
             if datagram is None:
                 if link.paused:
                     self._paused[link.id] = link
                 return
-            out.append((datagram, link.address))
+            if datagram is not CARRIED:
+                out.append((datagram, link.address))
         self._busy[link.id] = link  # to the end of the line
 
     def _post(self, link: Downlink, datagram: bytes) -> bool:
@@ -351,6 +417,8 @@ class Sender(PublishedStream):
             stale_nacks=self._stale_nacks,
             repairs_refused=self._repairs_refused + sum(k.repairs.budget.refused for k in self.links.values()),
             query_changes_refused=self._queries.refused,
+            indexes_refused=self._indexes_refused + sum(k.past.refused for k in self.links.values()),
+            corrections_dropped=self._corrections_dropped + sum(k.past.dropped for k in self.links.values()),
             openings_dropped=self._answering.tickets.dropped,
             unrouted=log.unrouted,
             history_slices=log.history.slices,

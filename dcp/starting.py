@@ -2,12 +2,13 @@
 
 One sender that proposes a start far ahead must not make us skip what the others have. So with several openings under
 way the smallest proposal is taken, once all have answered, or `oldest_window` after the first. "Oldest" always waits
-for the window: a sender that is asked a moment later may have more.
+for the window: a sender that is asked a moment later may have more. In a signed stream a proposal beyond the signed
+head is discarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dcp.config import Config
 from dcp.handshake import Start
@@ -16,7 +17,13 @@ from dcp.serial import MAX_POSITION
 
 
 class StartChoice:
-    def __init__(self, mode: Start, position: int | None, config: Config) -> None:
+    def __init__(
+        self,
+        mode: Start,
+        position: int | None,
+        config: Config,
+        signed_limit: Callable[[], int | None] = lambda: None,
+    ) -> None:
         if (mode is Start.POSITION) != (position is not None):
             raise ValueError("position and Start.POSITION need each other")
         if position is not None and not 0 <= position <= MAX_POSITION:
@@ -29,6 +36,7 @@ class StartChoice:
         self.due_at: float | None = None
         """When the window for further proposals closes."""
         self._config = config
+        self._signed_limit = signed_limit
 
     def again(self) -> None:
         """Start over, at the oldest that there is."""
@@ -53,4 +61,6 @@ class StartChoice:
 
     def _smallest(self, parents: Iterable[Parent]) -> int | None:
         self.due_at = None
-        return min((parent.start for parent in parents if parent.up and parent.start is not None), default=None)
+        starts = [parent.start for parent in parents if parent.up and parent.start is not None]
+        limit = self._signed_limit()
+        return min((start for start in starts if limit is None or start <= limit), default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class UplinkStatistics:
     """One parent, as its child sees it."""
 
     link: int
-    address: Address
+    address: SocketAddress
     up: bool
     """Accepted, and data may flow."""
     round_trip: float
@@ -23,6 +23,10 @@ class UplinkStatistics:
     """Packets that another parent had brought already."""
     refused: int
     """Copies that our owner did not accept (`accepts`): damaged, or forged."""
+    disputed: int
+    """Stretches that it described differently from another parent (`Disputed`)."""
+    omitted: int
+    """Packets that it had claimed were not there, and that came from another parent."""
     brought: int
     """Packets that came from it unasked, first or not, in order or not. Pieces of a large packet may be asked for."""
     expected: int
@@ -36,6 +40,34 @@ class UplinkStatistics:
         if not self.expected:
             return None
         return min(1.0, max(0.0, 1.0 - self.brought / self.expected))
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionStatistics:
+    """What parents send a receiver unasked, and why (`dcp.steer`)."""
+
+    choice: str
+    """plain, copy, or "1 per 4": repairs per datagrams."""
+    why: str
+    seconds: float
+    """Since when."""
+    changes: int
+    loss: float
+    """Share of the packets that no first copy brings, smoothed."""
+    run: float
+    """Mean length of a run of losses on one link."""
+    wants_parent: bool
+    """Losses come in bursts: another parent would help."""
+    links: frozenset[int]
+    """The parents that were asked for repairs."""
+    rebuilt: int
+    """Packets that were computed from repairs."""
+    unneeded: int
+    """Repairs that came and were not needed."""
+    unfit: int
+    """Repairs that did not fit the packets that came: damaged, forged, or of roots that do not send the same bytes."""
+    unasked: int
+    """Repairs that nobody had asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +90,11 @@ class ReceiverStatistics:
     """Claims dropped because the reorder buffer was full, the farthest first."""
     gaps: int
     recovered: int
-    """Packets that no first copy brought: they came after a NACK."""
+    """Packets that no first copy brought: they came after a NACK, or were computed from repairs."""
+    expired: int
+    """Stretches that were given up because their deadline was over; they are among the gaps."""
+    skipped: int
+    """Packets that the application did not take in time, and got as gaps (profile newest)."""
     nacks: int
     slow_nacks: int
     squelches: int
@@ -67,6 +103,16 @@ class ReceiverStatistics:
     """Claims, heads and holes too far ahead of the other parents to be believed. More than a few: one of them lies."""
     too_wide: int
     """Claims wider than 2^30, which no honest sender makes."""
+    omitted: int
+    """Packets handed over late, as `Omitted`: a parent had claimed that they were not there."""
+    starved: int
+    """How often heads advanced while no parent's claims did (`Starved`)."""
+    index_requests: int
+    """Requests to parents for the ANs of stretches that we passed and they had not spoken about."""
+    fetched: int
+    """Packets that such an index listed, that we lacked, and that were asked for by their AN."""
+    unchecked: int
+    """ANs that were forgotten, for lack of room, before all parents had spoken about them."""
     restarts: int
     """How often the stream's numbering has begun again below our position."""
     unsent: int
@@ -74,6 +120,8 @@ class ReceiverStatistics:
     reorder_window: float
     malformed: int
     links: tuple[UplinkStatistics, ...] = field(default=())
+    protection: ProtectionStatistics | None = None
+    """None for a plain subscription, which asks for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +129,7 @@ class DownlinkStatistics:
     """One child, as its parent sees it."""
 
     link: int
-    address: Address
+    address: SocketAddress
     confirmed: bool
     acknowledged: int
     lag: int
@@ -94,6 +142,12 @@ class DownlinkStatistics:
     bytes: int
     retransmitted: int
     nacks: int
+    protection: int
+    """Repairs go out unasked after every so many datagrams; 1: a copy of each; 0: none."""
+    protection_repairs: int
+    protection_bytes: int
+    protection_held_back: int
+    """Repairs that were not sent: over the budget, or while the window was full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +172,10 @@ class SenderStatistics:
     """Requests for repair beyond a child's budget, or while too much is queued for it."""
     query_changes_refused: int
     """Query changes of children that came faster than an honest child's can."""
+    indexes_refused: int
+    """Requests for indexes and for packets by their AN beyond what a child may ask for."""
+    corrections_dropped: int
+    """Late packets that a child past them never acknowledged, or that were too many to keep."""
     openings_dropped: int
     """Openings that found no room to wait for the owner's answer."""
     unrouted: int

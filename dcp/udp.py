@@ -14,7 +14,7 @@ import sys
 
 import trio
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 # From linux/udp.h; the socket module does not name them.
 SOL_UDP = 17
@@ -60,11 +60,11 @@ class UdpSocket:
         return cls(sock, segmentation=segmentation)
 
     @property
-    def address(self) -> Address:
-        address: Address = self._raw.getsockname()
+    def address(self) -> SocketAddress:
+        address: SocketAddress = self._raw.getsockname()
         return address
 
-    def canonical(self, address: Address) -> Address:
+    def canonical(self, address: SocketAddress) -> SocketAddress:
         """The address as `receive_now` gives it when a datagram comes from there: so the two can be compared.
 
         Only IP addresses: a name would be looked up, blocking, with every datagram, and would never equal what comes.
@@ -103,9 +103,9 @@ class UdpSocket:
     async def wait_writable(self) -> None:
         await trio.lowlevel.wait_writable(self._raw)
 
-    def receive_now(self, most: int) -> list[tuple[bytes, Address]]:
+    def receive_now(self, most: int) -> list[tuple[bytes, SocketAddress]]:
         """What lies in the socket now, at most about `most` datagrams; empty when there is nothing."""
-        batch: list[tuple[bytes, Address]] = []
+        batch: list[tuple[bytes, SocketAddress]] = []
         while len(batch) < most:
             try:
                 if not self._gro:
@@ -128,7 +128,7 @@ class UdpSocket:
                 batch.append((data, address))
         return batch
 
-    def send_now(self, batch: list[tuple[bytes, Address]]) -> int:
+    def send_now(self, batch: list[tuple[bytes, SocketAddress]]) -> int:
         """Send as many of `batch` as the socket takes now; how many that were. Errors of one target skip that one."""
         index = 0
         raw = self._raw
@@ -153,7 +153,7 @@ class UdpSocket:
             index += run
         return index
 
-    def _run_length(self, batch: list[tuple[bytes, Address]], index: int) -> int:
+    def _run_length(self, batch: list[tuple[bytes, SocketAddress]], index: int) -> int:
         """How many datagrams from `index` on go to one address with one size; the last may be shorter."""
         data, address = batch[index]
         size = total = len(data)

@@ -87,9 +87,9 @@ def seal_is_valid(seal: Seal | None, data: bytes) -> bool:
     return hmac.compare_digest(mac, data[2:4] + data[16:22])
 
 
-def encode_open(kind: int, body: bytes) -> bytes:
+def encode_open(kind: int, body: bytes, *, version: int = VERSION) -> bytes:
     """A packet that comes before there is a link: the header, a type byte, the body."""
-    header = HEADER.pack(0x10, OPEN, 0, 0, 0)
+    header = HEADER.pack(version << 4, OPEN, 0, 0, 0)
     rest = bytes((kind,)) + body
     check = _plain_checksum(header, rest)
     return b"".join((header[:2], check, header[4:], rest))

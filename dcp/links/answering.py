@@ -17,7 +17,7 @@ from dcp.control import Reason
 from dcp.kinds import StreamKind
 from dcp.links.carriage import carriage_of
 from dcp.links.downlink import Downlink
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.links.sealing import granted_sealing
 from dcp.links.tickets import Tickets
 from dcp.log import Log
@@ -36,7 +36,7 @@ class Answering:
         *,
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
-        send_open: Callable[[handshake.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, SocketAddress], None],
     ) -> None:
         self.tickets = Tickets()
         self.refused = 0
@@ -53,7 +53,9 @@ class Answering:
         self._send_open = send_open
         self._queries = HostBuckets(config.max_queries_per_second, config.max_queries_per_host)
 
-    def receive_request(self, request: handshake.Request, address: Address, *, children: int, now: float) -> None:
+    def receive_request(
+        self, request: handshake.OpenRequest, address: SocketAddress, *, children: int, now: float
+    ) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         known = self.by_nonce.get(request.nonce)
         if known is not None:
@@ -70,7 +72,7 @@ class Answering:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
             self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello))
 
-    def _why_not(self, request: handshake.Request, children: int) -> tuple[Reason, bytes] | None:
+    def _why_not(self, request: handshake.OpenRequest, children: int) -> tuple[Reason, bytes] | None:
         """What speaks against a request before anybody is asked, the cheapest checks first."""
         if request.mode & handshake.MODE_STREAM != self._kind.mode:
             return Reason.MODE_MISMATCH, b""
@@ -86,11 +88,13 @@ class Answering:
             return Reason.MODE_MISMATCH, b"query too long"
         return None
 
-    def refuse(self, request: handshake.Request, address: Address, reason: int, body: bytes = b"") -> None:
+    def refuse(self, request: handshake.OpenRequest, address: SocketAddress, reason: int, body: bytes = b"") -> None:
         self.refused += 1
         self._send_open(handshake.Refuse(request.nonce, reason, body), address)
 
-    def open_link(self, request: handshake.Request, address: Address, reply: bytes, *, now: float) -> Downlink:
+    def open_link(
+        self, request: handshake.OpenRequest, address: SocketAddress, reply: bytes, *, now: float
+    ) -> Downlink:
         """The owner has accepted, and the query is one: the link exists from now on, at this end."""
         child = Child(self._log, self._config, request)
         link = Downlink(self._new_link_id(), address, child, self._config, self._carriage, request, now=now)
@@ -107,6 +111,8 @@ class Answering:
         child = link.child
         start = child.proposed_start()
         status = handshake.ACCEPT_RESERVED | (handshake.ACCEPT_STARTED if start is not None else 0)
+        if not self._kind.is_dense and self._config.max_protection > 0:
+            status |= handshake.ACCEPT_PROTECTS
         self._send_open(
             handshake.Accept(
                 link.child_nonce, link.id, nonce, child.epoch, start or 0, self._log.head, clock, status, reply

@@ -11,7 +11,7 @@ import hmac
 import random
 
 from dcp.handshake import COOKIE_BYTES
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 SLOT_SECONDS = 60.0
 
@@ -20,14 +20,16 @@ class CookieJar:
     def __init__(self, rng: random.Random) -> None:
         self._secret = rng.randbytes(32)
 
-    def bake(self, address: Address, now: float) -> bytes:
+    def bake(self, address: SocketAddress, now: float) -> bytes:
         return self._cookie(address, int(now // SLOT_SECONDS))
 
-    def is_ours(self, cookie: bytes, address: Address, now: float) -> bool:
+    def is_ours(self, cookie: bytes, address: SocketAddress, now: float) -> bool:
         """Given within this minute or the one before it."""
         slot = int(now // SLOT_SECONDS)
         return any(hmac.compare_digest(cookie, self._cookie(address, s)) for s in (slot, slot - 1))
 
-    def _cookie(self, address: Address, slot: int) -> bytes:
-        text = f"{address[0]}|{address[1]}|{slot}".encode()
+    def _cookie(self, address: SocketAddress, slot: int) -> bytes:
+        # The carrier too: what a connection echoed proves nothing about the UDP port of the same number.
+        carrier = address[2] if len(address) == 3 else ""
+        text = f"{address[0]}|{address[1]}|{carrier}|{slot}".encode()
         return hashlib.blake2b(text, key=self._secret, digest_size=COOKIE_BYTES, person=b"dcp1 cookie").digest()

@@ -15,10 +15,11 @@ from dcp.config import Config
 from dcp.control import Reason
 from dcp.handshake import Start
 from dcp.kinds import StreamKind
-from dcp.links.link import Address, clock_of
+from dcp.links.link import SocketAddress, clock_of
 from dcp.links.sealing import wanted_sealing
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
+from dcp.links.ways import Ways
 
 REQUEST_INTERVAL = 0.1
 
@@ -40,8 +41,9 @@ class Dialing:
         kind: StreamKind,
         config: Config,
         uplinks: Uplinks,
+        ways: Ways,
         *,
-        send_open: Callable[[handshake.Opening, Address], None],
+        send_open: Callable[[handshake.Opening, SocketAddress], None],
         wish: Callable[[], Wish],
         accepted: Callable[[Uplink, handshake.Accept, float], None],
     ) -> None:
@@ -49,37 +51,43 @@ class Dialing:
         """Links that were lost because the other end did not know them."""
         self._stream = stream.encode()
         self._sealing = wanted_sealing(config)
-        self._mode = kind.mode | self._sealing.mode
+        groups = handshake.MODE_GROUPS if config.multicast and not kind.is_dense else 0
+        self._mode = kind.mode | self._sealing.mode | groups
         self._config = config
         self._uplinks = uplinks
+        self._ways = ways
         self._send_open = send_open
         self._wish = wish
         self._accepted = accepted
 
     def send_request(self, link: Uplink, now: float) -> None:
         wish = self._wish()
-        self._send_open(
-            handshake.Request(
-                mode=self._mode,
-                link=link.id,
-                nonce=link.nonce,
-                cookie=link.cookie,
-                epoch=wish.epoch,
-                start=wish.start,
-                position=wish.position,
-                room=wish.room,
-                clock=clock_of(now),
-                stream=self._stream,
-                query=wish.query,
-                hello=link.hello,
-            ),
-            link.address,
+        request = handshake.OpenRequest(
+            mode=self._mode,
+            link=link.id,
+            nonce=link.nonce,
+            cookie=link.cookie,
+            epoch=wish.epoch,
+            start=wish.start,
+            position=wish.position,
+            room=wish.room,
+            clock=clock_of(now),
+            stream=self._stream,
+            query=wish.query,
+            hello=link.hello,
         )
+        has_answered = link.cookie != handshake.NO_COOKIE
+        if not has_answered:
+            link.asked = self._ways.ask(link.address, now)
+        for address in (link.address,) if has_answered else link.asked:
+            self._send_open(request, address)
         link.request_at = now + REQUEST_INTERVAL * 2 ** min(link.requests, 2)
+        if not has_answered and (further_at := self._ways.next_at(link.address, now)) is not None:
+            link.request_at = min(link.request_at, further_at)
         link.requests += 1
 
     def receive_answer(
-        self, message: handshake.Challenge | handshake.Accept | handshake.Refuse, address: Address, now: float
+        self, message: handshake.Challenge | handshake.Accept | handshake.Refuse, address: SocketAddress, now: float
     ) -> bool:
         """An answer to one of our openings; False when it is not ours."""
         link = self._uplinks.opened_with(message.nonce, address)
@@ -87,6 +95,11 @@ class Dialing:
             return False
         if link.parent.up:
             return True
+        has_answered = link.cookie != handshake.NO_COOKIE
+        if has_answered and address != link.address:
+            return True  # over another carrier, and later: the first answer has decided
+        link.address = address
+        self._ways.answered(address, now)
         if isinstance(message, handshake.Challenge):
             if link.cookie != message.cookie:
                 link.cookie = message.cookie

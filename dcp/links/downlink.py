@@ -6,9 +6,11 @@ cursor back and delays nobody. In the order in which they are served:
 
   outbox     answers and control messages, small and few
   fragments  the rest of a large packet of which the first piece has gone out
-  repairs    stretches that the child asked for again (`retransmission`)
+  repairs    stretches that the child asked for again (`retransmission`), then packets that it passed (`past`)
   live       the cursor, as far as the window, the receiver's room and (for history) the pacer allow
   timers     a keep-alive when nothing was sent for a while (`keep_alives`)
+
+Behind live packets go the repairs that the child wants unasked (`protecting`), through the outbox.
 
 No data goes out before the child has confirmed where it starts: until then its `floor` is None.
 """
@@ -17,35 +19,48 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 from dcp import control, handshake, wire
 from dcp.child import Child
 from dcp.config import Config
 from dcp.control import Range
-from dcp.cursor import EmptyClaim, HoleClaim, LogClaim, Paused
+from dcp.cursor import BytesClaim, DataClaim, EmptyClaim, HoleClaim, LogClaim, Paused
 from dcp.links.carriage import Carriage
 from dcp.links.fragments import FragmentQueue
-from dcp.links.keep_alives import KeepAliveTimer, current_keep_alive
-from dcp.links.link import Address, Link
+from dcp.links.framing import Framing
+from dcp.links.keep_alives import KeepAliveTimer, current_keep_alive, settled_of
+from dcp.links.link import Link, SocketAddress
+from dcp.links.past import Past
+from dcp.links.protecting import LATE_KEEP_ALIVE, Protection
 from dcp.links.rtt import Pace
 from dcp.links.window import Pacer, SendWindow
+from dcp.protection import Protect
 from dcp.serial import HALF, QUARTER
 from dcp.stats import DownlinkStatistics
 
 # A tuple: `HoleClaim | EmptyClaim` would be made again for every datagram.
 _WITHOUT_DATA = (HoleClaim, EmptyClaim)
 MAX_OUTBOX = 64
+CARRIED = b""
+"""In place of a datagram: a multicast group has it, or gets it."""
+
+
+class Road(Protocol):
+    """What may take live packets instead of the link (`dcp.groups`)."""
+
+    def carry(self, link: Downlink, claim: DataClaim | BytesClaim, framing: Framing, now: float) -> bool: ...
 
 
 class Downlink(Link):
     def __init__(
         self,
         link_id: int,
-        address: Address,
+        address: SocketAddress,
         child: Child,
         config: Config,
         carriage: Carriage,
-        request: handshake.Request,
+        request: handshake.OpenRequest,
         *,
         now: float,
     ) -> None:
@@ -53,6 +68,9 @@ class Downlink(Link):
         self.child = child
         self.remote_id = request.link
         self.child_nonce = request.nonce
+        self.takes_groups = bool(request.mode & handshake.MODE_GROUPS)
+        self.group: Road | None = None
+        """The multicast group that it was offered."""
         self.payload_room = self.max_datagram - wire.BODY_AT - 1 - control.ENTRY.size
         """Bytes of payload, with their entries in a bundle, that fit a datagram."""
         self.outbox: deque[bytes] = deque()
@@ -67,6 +85,11 @@ class Downlink(Link):
             fragments=self.fragments,
             rtt=self.rtt,
         )
+        self.past = Past(child, config, carriage.framing, self, self.repairs.budget)
+        self.protection: Protection | None = None
+        """Repairs that go out unasked, once the child wants some."""
+        self.deadline: float | None = None
+        """After how long the child gives up a packet; 0: it would rather be at the head than have everything."""
         self.paused = False
         """It waits for the next slice of history (`log.history`)."""
         self.pace = Pace()
@@ -102,6 +125,10 @@ class Downlink(Link):
             bytes=self._bytes,
             retransmitted=self._retransmitted,
             nacks=self.repairs.requests,
+            protection=self.protection.every if self.protection is not None else 0,
+            protection_repairs=self.protection.sent_repairs if self.protection is not None else 0,
+            protection_bytes=self.protection.sent_bytes if self.protection is not None else 0,
+            protection_held_back=self.protection.held_back if self.protection is not None else 0,
         )
 
     @property
@@ -112,6 +139,10 @@ class Downlink(Link):
     def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
         return wire.encode_bound(self.seal_out, self.child.epoch, flags, an, prev, self.remote_id, body)
 
+    def encode_in(self, epoch: int, flags: int, an: int, prev: int, body: bytes) -> bytes:
+        """The same in the epoch before the present one, for what the child passed under that."""
+        return wire.encode_bound(self.seal_out, epoch, flags, an, prev, self.remote_id, body)
+
     # --- what the child said ------------------------------------------------------------------------------------------
 
     def acknowledge(self, position: int, asked_an: int, room: int, now: float) -> None:
@@ -120,6 +151,8 @@ class Downlink(Link):
         if position > self.child.acked:
             self.window.acknowledged(position)
         self.child.acknowledge(position)
+        if asked_an:
+            self.past.acknowledged(asked_an)
         if asked_an and self._asked is not None and self._asked[0] & 0xFFFFFFFF == asked_an:
             # Sure (Karn): a request goes out only on a packet's first sending, and other answers say 0.
             self.rtt.sample(now - self._asked[1])
@@ -131,15 +164,42 @@ class Downlink(Link):
         self.child.reposition(position)
         self.window.reset()
         self.repairs.clear()
+        self.past.clear()
         self.fragments.clear()
+        if self.protection is not None:
+            self.protection.clear()
         self._asked = None
         self.probe_at = None
 
     def request_repair(
         self, position: int, highest: int, missing: Sequence[Range], pieces: Sequence[Range], now: float
     ) -> None:
-        if not self.repairs.request(position, highest, missing, pieces, now):
+        if self.wants_newest or not self.repairs.request(position, highest, missing, pieces, now):
             self.keep_alive.at = now  # nothing to send again: say so
+
+    def protect(self, wish: Protect) -> None:
+        """What the child wants sent unasked, as far as we give it, and its deadline."""
+        if self.protection is None:
+            budget = self._config.max_protection
+            self.protection = Protection(self, self.window, max_budget=budget, first_key=self.id)
+        if self.protection.ask(wish):
+            self.deadline = wish.deadline
+
+    @property
+    def wants_newest(self) -> bool:
+        return self.deadline == 0
+
+    def correct(self, an: int, epochs: list[int], now: float) -> None:
+        """A packet was put into the log behind the cursor: no claim may deny it, and the child has to get it.
+
+        `epochs`: under which of the child's queries it may be missing.
+        """
+        self.child.cursor.inserted(self.child.log, an)
+        self.repairs.inserted(an)
+        if self.protection is not None:
+            self.protection.inserted(an)
+        if epochs:
+            self.past.correct(an, epochs, now)
 
     def handle_probe(self, now: float) -> None:
         """The child wants to hear from us now."""
@@ -156,7 +216,7 @@ class Downlink(Link):
         return True
 
     def next_datagram(self, now: float) -> bytes | None:
-        """The next datagram for this child, or None when nothing may go out now."""
+        """The next datagram for this child, `CARRIED`, or None when nothing may go out now."""
         if self.outbox:
             return self.outbox.popleft()
         if self.fragments.bytes:
@@ -175,10 +235,18 @@ class Downlink(Link):
             if not isinstance(claim, Paused):
                 return self._repeat(claim, now)
             self.paused = True
+        if self.past.waiting:
+            late = self.past.next_datagram(now)
+            if isinstance(late, bytes):
+                self._retransmitted += 1
+                return late
+            self.paused = self.paused or late is not None
         window = self.window
         if not window.is_open or not child.cursor.has_more(log, limit):
             return None
         is_catching_up = child.lag > self._config.catch_up_lag
+        if is_catching_up and self.wants_newest:
+            return self._skip_to_head(now)
         if is_catching_up and not self._pacer.allows(now, self._catch_up_rate()):
             return None
         claim = self._framing.next_claim(
@@ -196,7 +264,18 @@ class Downlink(Link):
             return None
         return self._send_live(claim, now, is_paced=is_catching_up and child.lag > self._config.catch_up_lag)
 
+    def _skip_to_head(self, now: float) -> bytes:
+        """A child that wants the newest and lags: the rest is a hole (rule T10)."""
+        child = self.child
+        hole = HoleClaim(child.cursor.prev, child.log.head)
+        child.cursor.move(child.log, hole.end)
+        return self._send_live(hole, now, is_paced=False)
+
     def _send_live(self, claim: LogClaim, now: float, *, is_paced: bool) -> bytes:
+        protection = self.protection
+        if protection is not None and protection.every and not is_paced:
+            for repair in protection.sent(claim, now):
+                self.post(repair)
         if isinstance(claim, _WITHOUT_DATA):
             return self._send_without_data(claim, now)
         an, size, count = self._framing.extent(claim)
@@ -207,14 +286,25 @@ class Downlink(Link):
         self.repairs.sent(an, size, now)
         self._packets += count
         self._bytes += size
+        if self.group is not None and self.group.carry(self, claim, self._framing, now):
+            return self._carried(now)
         flags = 0
         if self._must_ask():
             flags = wire.ACK_REQUEST
             self._ask(self._framing.number_to_echo(claim), now)
         if is_paced:
             self._pacer.spent(size)
-        self.keep_alive.restart(now)
+        self.keep_alive.restart(now, LATE_KEEP_ALIVE if protection is not None and protection.copies else 0.0)
         return self._framing.datagram(self, claim, flags)
+
+    def _carried(self, now: float) -> bytes:
+        """A group has it. It can't ask for our acknowledgment, and its beats show what was lost: we only ask."""
+        self.keep_alive.at = now + self._config.keep_alive_interval
+        if self._must_ask():
+            self._packets_since_ask = self._bytes_since_ask = 0
+            self.probe_at = self.probe_at or now + self._rto()
+            self.keep_alive.at = now
+        return CARRIED
 
     def _repeat(self, claim: LogClaim, now: float) -> bytes:
         if isinstance(claim, _WITHOUT_DATA):
@@ -230,7 +320,8 @@ class Downlink(Link):
         epoch = self.child.epoch
         if isinstance(claim, HoleClaim):
             return self.encode(wire.CONTROL, 0, 0, control.encode_hole(control.Hole(epoch, *claim)))
-        return self._encode_keep_alive(control.KeepAlive(self.times(now), epoch, True, *claim))
+        keep_alive = control.KeepAlive(self.times(now), epoch, True, *claim, settled=settled_of(self.child.log))
+        return self._encode_keep_alive(keep_alive)
 
     def _must_ask(self) -> bool:
         quarter = max(1, min(self._config.ack_every_packets, self.window.room // 4))
@@ -269,6 +360,10 @@ class Downlink(Link):
         at = self.keep_alive.at
         if self.probe_at is not None:
             at = min(at, self.probe_at)
+        if (correction_at := self.past.next_timeout()) is not None:
+            at = min(at, correction_at)
+        if self.protection is not None and (copy_at := self.protection.next_timeout()) is not None:
+            at = min(at, copy_at)
         if (
             child.floor is not None
             and child.cursor.position < child.log.head  # before what costs more: most links are idle
@@ -287,6 +382,10 @@ class Downlink(Link):
             # The window waits for an acknowledgment that does not come: ask again, with a claim.
             self.probe_at = now + 2 * self._rto()
             self.keep_alive.at = now
+        self.past.handle_timeout(now)
+        if self.protection is not None:
+            for copy in self.protection.due(now):
+                self.post(copy)
         if self.keep_alive.is_due(now):
             self.post(self._encode_keep_alive(current_keep_alive(self.child, self.times(now))))
 

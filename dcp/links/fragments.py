@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -148,6 +149,13 @@ class Assembler:
         for key in [key for key in self._partials if key[0] <= position or key[1] not in epochs]:
             del self._partials[key]
         for pair in [pair for pair in self._separate if pair[0] <= position or pair[1] not in epochs]:
+            del self._separate[pair]
+
+    def forget_unless(self, is_wanted: Callable[[int, int], bool]) -> None:
+        """Drop what is not wanted any longer, by epoch and AN."""
+        for key in [key for key in self._partials if not is_wanted(key[1], key[0])]:
+            del self._partials[key]
+        for pair in [pair for pair in self._separate if not is_wanted(pair[1], pair[0])]:
             del self._separate[pair]
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
 """Datagrams of parents become claims: framing, fragments and control messages end here.
 
 There is one of these for each receiver, not for each link: ANs and payloads are equal on all links, so what pieces of
-different parents make up together counts (today fragments; a decoder of repairs would stand beside the assembler).
+different parents make up together counts: fragments here, repairs in `mending`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from dcp import control, events, wire
 from dcp.claims import Claim, Report
 from dcp.control import ControlType
 from dcp.errors import MalformedDatagram
+from dcp.group_messages import Group, decode_group_untrusted
 from dcp.intake import Intake
+from dcp.lateral import Siblings, decode_siblings_untrusted
 from dcp.links.fragments import Assembler, Whole
 from dcp.links.framing import Framing
+from dcp.links.mending import Mending
 from dcp.links.replies import Replies
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.parent import Parent
+from dcp.protection import decode_repair_untrusted
 from dcp.serial import extend
 
 Handler = Callable[[Uplink, int, bytes, Any, float], None]
@@ -38,6 +42,10 @@ class Incoming:
         emit: Callable[[events.Event], None],
         start_proposed: Callable[[float], None],
         prepared: Callable[[Parent, control.Prepared, float], None],
+        group_offered: Callable[[Uplink, Group, float], None],
+        siblings_named: Callable[[Uplink, Siblings], None],
+        max_late_packets: int,
+        mending: Mending | None,
     ) -> None:
         self._stream = stream
         self._intake = intake
@@ -48,13 +56,19 @@ class Incoming:
         self._emit = emit
         self._start_proposed = start_proposed
         self._prepared = prepared
+        self._mending = mending
+        self._group_offered = group_offered
+        self._siblings_named = siblings_named
         # What else a parent may send on a link, by the type that decoding gives it.
         self._control: dict[type, Handler] = {
             control.Message: self._on_message,
             control.Prepared: self._on_prepared,
             control.Hole: self._on_hole,
             control.Fragment: self._on_fragment,
+            control.Index: self._on_index,
         }
+        # Pieces of large packets that we had passed: apart from those that the position waits for.
+        self._late = Assembler(max_late_packets)
 
     def receive(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
         """A datagram from a parent whose seal is right. Raises MalformedDatagram only."""
@@ -72,6 +86,12 @@ class Incoming:
         elif flags & wire.CONTROL and len(data) > wire.BODY_AT:
             if data[wire.BODY_AT] == ControlType.BUNDLE:
                 self._on_bundle(link, flags, data, now)
+            elif data[wire.BODY_AT] == ControlType.REPAIR:
+                self._on_repair(link, data, now)
+            elif data[wire.BODY_AT] == ControlType.GROUP:
+                self._group_offered(link, decode_group_untrusted(data[wire.BODY_AT :]), now)
+            elif data[wire.BODY_AT] == ControlType.SIBLINGS:
+                self._siblings_named(link, decode_siblings_untrusted(data[wire.BODY_AT :]))
             else:
                 message = control.decode_control_untrusted(data[wire.BODY_AT :])
                 handler = self._control.get(type(message))
@@ -80,6 +100,12 @@ class Incoming:
                 handler(link, flags, data, message, now)
         else:
             raise MalformedDatagram("type", "not for a receiver")
+
+    def _epoch_of(self, data: bytes) -> int | None:
+        """The epoch of a claim, if it is one that we listen to, or about which something is still open."""
+        bits = data[0] & 15
+        epoch = self._intake.change.extend(bits)
+        return self._intake.audit.previous_epoch(bits) if epoch is None else epoch
 
     def _on_data(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
         intake = self._intake
@@ -90,11 +116,13 @@ class Incoming:
         an = extend(an32, position)
         prev = an - ((an32 - prev32) & 0xFFFFFFFF)
         until, packets = self._framing.read_data(flags, prev, an, data[wire.BODY_AT :])
-        epoch = intake.change.extend(data[0] & 15)
+        epoch = self._epoch_of(data)
         if epoch is None:
             self._replies.announce_epoch(link, now)
-        else:
+        elif self._mending is None:
             intake.hear(Claim(link.parent, epoch, prev, until, packets), now)
+        else:
+            self._hear_protected(self._mending, link, Claim(link.parent, epoch, prev, until, packets), now)
         if flags & wire.ACK_REQUEST:
             self._replies.acknowledge(link, an32, now)
 
@@ -107,13 +135,37 @@ class Incoming:
         an = extend(an32, position)
         prev = an - ((an32 - prev32) & 0xFFFFFFFF)
         packets = self._framing.read_bundle(data, prev, an)
-        epoch = intake.change.extend(data[0] & 15)
+        epoch = self._epoch_of(data)
         if epoch is None:
             self._replies.announce_epoch(link, now)
-        else:
+        elif self._mending is None:
             intake.hear(Claim(link.parent, epoch, prev, an, packets), now)
+        else:
+            self._hear_protected(self._mending, link, Claim(link.parent, epoch, prev, an, packets), now)
         if flags & wire.ACK_REQUEST:
             self._replies.acknowledge(link, an32, now)
+
+    def _hear_protected(self, mending: Mending, link: Uplink, claim: Claim, now: float) -> None:
+        intake = self._intake
+        refused = intake.refused + intake.beyond_reach
+        intake.hear(claim, now)
+        if intake.refused + intake.beyond_reach == refused:  # else some of it is not to be believed
+            mending.hear(link, claim.prev, claim.packets, now)
+
+    def _on_repair(self, link: Uplink, data: bytes, now: float) -> None:
+        intake, mending = self._intake, self._mending
+        position = intake.position
+        if position is None:
+            return
+        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
+        an = extend(an32, position)
+        prev = an - ((an32 - prev32) & 0xFFFFFFFF)
+        repair = decode_repair_untrusted(data, wire.BODY_AT, prev, an)
+        if mending is None:
+            raise MalformedDatagram("type", "a repair that was not asked for")
+        epoch = intake.change.extend(data[0] & 15)
+        if epoch is not None and intake.change.is_current(epoch):
+            mending.hear_repair(link, epoch, prev, an, repair, now)
 
     def _on_keep_alive(self, link: Uplink, flags: int, keep_alive: control.KeepAlive, now: float) -> None:
         link.hear_times(keep_alive.times, now)
@@ -128,7 +180,8 @@ class Incoming:
         if keep_alive.claim:
             sent_until = keep_alive.previous
             self._framing.check_empty(sent_until, keep_alive.highest)
-        self._intake.hear_report(Report(parent, keep_alive.epoch, sent_until, keep_alive.highest), now)
+        report = Report(parent, keep_alive.epoch, sent_until, keep_alive.highest, keep_alive.settled)
+        self._intake.hear_report(report, now)
         if flags & wire.ACK_REQUEST:
             self._replies.acknowledge(link, 0, now)
 
@@ -152,21 +205,37 @@ class Incoming:
         _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
         an = extend(an32, intake.position)
         prev = an - ((an32 - prev32) & 0xFFFFFFFF)
-        epoch = intake.change.extend(data[0] & 15)
+        epoch = self._epoch_of(data)
         if not intake.believes(parent, an, now, is_packet=True):
             return
         parent.report_head(an, now)
-        if epoch is not None and an > intake.position:
+        if epoch is None:
+            pass
+        elif an > intake.position and intake.change.is_current(epoch):
+            intake.hear_piece(parent, epoch, prev, an)
             whole = self._assembler.add(epoch, prev, an, fragment, link.id)
             if whole is not None:
                 self._take_whole(parent, epoch, an, whole, now)
             self._replies.watch(now)
-        elif epoch is not None:
-            intake.take(Claim(parent, epoch, prev, an, []), now)
+        elif intake.lacks(epoch, an):
+            whole = self._late.add(epoch, prev, an, fragment, link.id)
+            if whole is not None:
+                intake.take(Claim(parent, epoch, prev, an, [(an, whole.payload)]), now)
+        else:
+            intake.hear_piece(parent, epoch, prev, an)
             if fragment.offset == 0:  # a copy of a packet that is there already
                 parent.count(1, 0, intake.packets)
-        if flags & wire.ACK_REQUEST:
+        # An acknowledgment ends a correction: not before all of the packet is here.
+        if flags & wire.ACK_REQUEST and not (epoch is not None and intake.lacks(epoch, an)):
             self._replies.acknowledge(link, an32, now)
+
+    def _on_index(self, link: Uplink, flags: int, data: bytes, index: control.Index, now: float) -> None:
+        if self._intake.position is not None:
+            self._intake.hear_index(link.parent, index, self._replies, now)
+
+    def forget_late(self) -> None:
+        """Drop the pieces of packets that came from elsewhere, or are no longer looked for."""
+        self._late.forget_unless(self._intake.lacks)
 
     def _take_whole(self, parent: Parent, epoch: int, an: int, whole: Whole, now: float) -> None:
         """A large packet is complete. When it is bad, its pieces are asked for again and kept apart by sender."""

@@ -10,6 +10,7 @@ from dcp.child import Child
 from dcp.control import KeepAlive, Times
 from dcp.links.rtt import Pace, RoundTrip
 from dcp.links.timing import Timing
+from dcp.log import Log
 from dcp.serial import HALF, QUARTER
 
 
@@ -24,10 +25,11 @@ class KeepAliveTimer:
         self._pace = pace
         self._sent = 0
 
-    def restart(self, now: float) -> None:
-        """A claim went out: the next sign of life can wait."""
+    def restart(self, now: float, least: float = 0.0) -> None:
+        """A claim went out: the next sign of life can wait, `least` seconds if something else shows a tail's loss."""
         self._sent = 0
-        self.at = now + self._timing.keep_alive_delay(self._rtt, self._pace, 0)
+        delay = self._timing.keep_alive_delay(self._rtt, self._pace, 0)
+        self.at = now + max(delay, least)
 
     def is_due(self, now: float) -> bool:
         """When it is, the next one is planned."""
@@ -41,6 +43,7 @@ class KeepAliveTimer:
 def current_keep_alive(child: Child, times: Times) -> KeepAlive:
     """Where we stand, as a claim wherever one can be made."""
     log, cursor = child.log, child.cursor
+    settled = settled_of(log)
     can_claim = (
         child.floor is not None
         and child.acked - HALF // 4 <= log.head
@@ -49,8 +52,13 @@ def current_keep_alive(child: Child, times: Times) -> KeepAlive:
     )
     if can_claim:
         prev = max(cursor.prev, cursor.position - QUARTER)
-        return KeepAlive(times, child.epoch, True, prev, cursor.position)
+        return KeepAlive(times, child.epoch, True, prev, cursor.position, settled=settled)
     start = child.proposed_start() if child.floor is None and log.started else None
     if start is not None and start <= log.head:
-        return KeepAlive(times, child.epoch, False, start, log.head, start=True)
-    return KeepAlive(times, child.epoch, False, 0, log.head if log.started else 0)
+        return KeepAlive(times, child.epoch, False, start, log.head, start=True, settled=settled)
+    return KeepAlive(times, child.epoch, False, 0, log.head if log.started else 0, settled=settled)
+
+
+def settled_of(log: Log) -> int | None:
+    """How far what we say is final: a root's word is, a router's as far as its own parents agree (rule L7)."""
+    return log.head if log.is_final else log.settled

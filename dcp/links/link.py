@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dcp.config import Config
 from dcp.control import MAX_HOLD, TICK, Times
+from dcp.links.address import SocketAddress, is_loopback
 from dcp.links.rtt import RoundTrip
 from dcp.wire import Seal
 
-# (host, port), or (host, port, flow, scope) for IPv6: whatever the socket gives. Only compared and handed back.
-Address = tuple[str, int] | tuple[str, int, int, int]
-
-
-def is_loopback(address: Address) -> bool:
-    host = address[0]
-    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
+# Most files that name a link name addresses too: they come from here.
+__all__ = ["Link", "SocketAddress", "clock_of", "is_loopback"]
 
 
 class Link:
@@ -34,7 +30,7 @@ class Link:
         "seal_out",
     )
 
-    def __init__(self, link_id: int, address: Address, config: Config, *, now: float) -> None:
+    def __init__(self, link_id: int, address: SocketAddress, config: Config, *, now: float) -> None:
         self.id = link_id
         """Ours: datagrams that come to us carry it."""
         self.remote_id = 0

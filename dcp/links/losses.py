@@ -29,6 +29,10 @@ class LossWatch:
         """When the last one went out, for whatever position."""
         self._nacks_here = 0
         self._asked_for: list[Range] = []
+        self.patience = 0.0
+        """How long a repair that comes by itself may take, before a missing packet is asked for."""
+        self._mended: set[int] = set()
+        self._is_mending = False
         self._timing = timing
         self._fastest_rtt = fastest_rtt
         self._reordering = ReorderWindow(config.reorder_window, config.min_reorder_window)
@@ -39,7 +43,7 @@ class LossWatch:
             self.missing_since = self.nack_at = None
         elif self.missing_since is None:
             self.missing_since = now
-            self.nack_at = now + self.delay()
+            self.nack_at = now + self.delay() + self.patience
 
     def delay(self) -> float:
         """How long a missing packet may still come by itself."""
@@ -59,18 +63,23 @@ class LossWatch:
 
     def recovered(self, packets: Packets) -> int:
         """How many of these came in a stretch that was asked for: no first copy brought them."""
-        asked = self._asked_for
-        if not asked:
+        asked, mended = self._asked_for, self._mended
+        if not asked and not mended:
             return 0
         count = 0
         for an, _ in packets:
+            if an in mended:
+                count += 1
+                continue
             index = bisect_left(asked, an, key=_end_of)
             count += index < len(asked) and asked[index][0] < an
         return count
 
     def advanced(self, position: int, now: float) -> None:
         """The position rose: learn from how the gap closed, and start over."""
-        if self.missing_since is not None:
+        if self._mended:
+            self._mended = {an for an in self._mended if an > position}
+        if self.missing_since is not None and not self._is_mending:
             if self._nacks_here == 0 or now - self.nacked_at < 0.5 * self._fastest_rtt():
                 self._reordering.sample(now - self.missing_since)  # too soon for an answer to a NACK: it was only late
             else:
@@ -78,6 +87,15 @@ class LossWatch:
         self.given_up()
         if self._asked_for:
             self._asked_for = [stretch for stretch in self._asked_for if stretch[1] > position]
+
+    def mending(self, packets: Packets) -> None:
+        """These were computed from repairs: no first copy brought them, and how late they are says nothing."""
+        if len(self._mended) < MAX_ASKED:
+            self._mended.update(an for an, _ in packets)
+        self._is_mending = True
+
+    def mended(self) -> None:
+        self._is_mending = False
 
     def given_up(self) -> None:
         """What was missing is a gap now: nothing is learned from that."""

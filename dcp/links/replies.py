@@ -35,7 +35,10 @@ class Replies:
         losses: LossWatch,
         timing: Timing,
         config: Config,
+        *,
+        asks_again: bool = True,
     ) -> None:
+        """`asks_again`: whether what was lost is asked for (not so with profile newest)."""
         self.nacks = 0
         self.slow_nacks = 0
         self.squelches = 0
@@ -45,6 +48,7 @@ class Replies:
         self._losses = losses
         self._timing = timing
         self._config = config
+        self._asks_again = asks_again
 
     # --- what is sent -------------------------------------------------------------------------------------------------
 
@@ -54,7 +58,7 @@ class Replies:
         epoch = intake.change.epoch_for(link.parent)
         if epoch is None:
             return
-        position = control.NO_POSITION if intake.position is None else intake.position
+        position = control.NO_POSITION if intake.position is None else intake.tail_of(link.parent)
         ack = control.Acknowledgment(link.times(now), epoch, position, intake.handover.room())
         link.epoch = epoch
         flags = wire.ACK | (wire.ACK_REQUEST if probe else 0)
@@ -73,10 +77,10 @@ class Replies:
 
     def request(self, link: Uplink, now: float, *, probe: bool = False) -> None:
         intake = self._intake
-        position = intake.position
         epoch = intake.change.epoch_for(link.parent)
-        if position is None or epoch is None:
+        if intake.position is None or epoch is None:
             return
+        position = intake.tail_of(link.parent) if epoch == intake.change.epoch else intake.position
         missing, highest = intake.buffer.missing(position, epoch, MAX_RANGES)
         pieces: list[Range] = []
         partial = self._assembler.pieces_after(position, epoch, link.id)
@@ -119,6 +123,22 @@ class Replies:
                 body = control.encode_prepare(control.Prepare(epoch, query))
                 self._uplinks.send(link, wire.CONTROL, 0, 0, body)
 
+    def ask_index(self, parent: Parent, epoch: int, ranges: list[Range]) -> None:
+        """What it has of these stretches, which we have passed (rule L6)."""
+        self._say(parent, control.encode_index_request(control.IndexRequest(epoch, ranges)))
+
+    def fetch(self, parent: Parent, epoch: int, ans: list[int]) -> None:
+        """These packets, which it has listed and we lack."""
+        self._say(parent, control.encode_fetch(control.Fetch(epoch, ans)))
+
+    def recall(self, parent: Parent, epoch: int, query: bytes) -> None:
+        """The query of an epoch that was over before its link opened: it is asked about that, too."""
+        self._say(parent, control.encode_prepare(control.Prepare(epoch, query)))
+
+    def _say(self, parent: Parent, body: bytes) -> None:
+        if (link := self._uplinks.by_id.get(parent.link.id)) is not None:
+            self._uplinks.send(link, wire.CONTROL, 0, 0, body)
+
     # --- what is missing, and when to ask for it ----------------------------------------------------------------------
 
     def watch(self, now: float) -> None:
@@ -131,7 +151,7 @@ class Replies:
 
     def handle_timeout(self, now: float) -> None:
         losses = self._losses
-        if losses.nack_at is not None and now >= losses.nack_at and not self._intake.handover.turned_away:
+        if losses.nack_at is not None and now >= losses.nack_at and self._is_waiting_to_ask():
             self._request_missing(now)
         if now >= self._slow_at():
             self.slow_nacks += 1
@@ -141,9 +161,12 @@ class Replies:
 
     def next_timeout(self) -> float:
         slow_at = self._slow_at()
-        if self._losses.nack_at is not None and not self._intake.handover.turned_away:
+        if self._losses.nack_at is not None and self._is_waiting_to_ask():
             return min(slow_at, self._losses.nack_at)
         return slow_at
+
+    def _is_waiting_to_ask(self) -> bool:
+        return self._asks_again and not self._intake.handover.turned_away
 
     def _request_missing(self, now: float) -> None:
         intake = self._intake
@@ -162,10 +185,18 @@ class Replies:
         """When to ask although nothing shows a loss: nobody was heard, or somebody has more and does not send it."""
         intake = self._intake
         position = intake.position
-        up = list(self._uplinks.up())
-        if not up or position is None or intake.handover.turned_away:
+        if position is None or intake.handover.turned_away:
             return math.inf
-        quiet_since = max(link.heard_at for link in up)
-        if any(link.parent.highest is not None and link.parent.highest > position for link in up):
+        quiet_since = -math.inf
+        has_more = False
+        for link in self._uplinks.up():  # asked after every datagram: generators would cost twice as much
+            quiet_since = max(quiet_since, link.heard_at)
+            highest = link.parent.highest
+            has_more = has_more or (
+                highest is not None and highest > position and highest > intake.tail_of(link.parent)
+            )
+        if quiet_since == -math.inf:
+            return math.inf  # nobody is there
+        if has_more:
             quiet_since = min(quiet_since, intake.position_at)
         return max(quiet_since, self._losses.nacked_at) + self._timing.slow_nack_interval

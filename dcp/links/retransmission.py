@@ -71,6 +71,11 @@ class Retransmission:
         self._recent.clear()
         self._marks.clear()
 
+    def inserted(self, an: int) -> None:
+        """A packet was put into the log: no claim under way may deny it."""
+        for cursor, _ in self.queue:
+            cursor.inserted(self._child.log, an)
+
     def request(
         self, position: int, highest: int, missing: Sequence[Range], pieces: Sequence[Range], now: float
     ) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcp import handshake
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 MAX_TICKETS = 256
 # Queries and hellos of all of them together. An owner answers at once; what waits here is what it has not seen yet.
@@ -14,8 +14,8 @@ MAX_TICKET_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class Ticket:
-    request: handshake.Request
-    address: Address
+    request: handshake.OpenRequest
+    address: SocketAddress
     at: float
 
     @property
@@ -38,7 +38,7 @@ class Tickets:
     def __contains__(self, nonce: bytes) -> bool:
         return nonce in self._of_nonce
 
-    def add(self, request: handshake.Request, address: Address, now: float) -> int | None:
+    def add(self, request: handshake.OpenRequest, address: SocketAddress, now: float) -> int | None:
         """The number under which its owner answers; None when too many wait."""
         ticket = Ticket(request, address, now)
         if len(self._tickets) >= MAX_TICKETS or self.bytes + ticket.bytes > MAX_TICKET_BYTES:

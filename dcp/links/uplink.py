@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dcp.config import Config
 from dcp.handshake import NO_COOKIE
-from dcp.links.link import Address, Link
+from dcp.links.link import Link, SocketAddress
 from dcp.parent import Parent
 from dcp.wire import encode_bound
 
 
 class Uplink(Link):
     def __init__(
-        self, link_id: int, address: Address, config: Config, nonce: bytes, hello: bytes, *, now: float
+        self, link_id: int, address: SocketAddress, config: Config, nonce: bytes, hello: bytes, *, now: float
     ) -> None:
         super().__init__(link_id, address, config, now=now)
         self.parent = Parent(self, now=now)
         self.nonce = nonce
+        self.dialled = address
+        """The parent, as our owner named it: `address` may be a connection to it."""
+        self.asked: tuple[SocketAddress, ...] = (address,)
+        """Where the opening was sent to: the same peer, over one carrier or several. The first answer decides."""
         self.cookie = NO_COOKIE
         self.hello = hello
         self.epoch = 0
@@ -29,6 +33,12 @@ class Uplink(Link):
     @property
     def up(self) -> bool:
         return self.parent.up
+
+    def forget_way(self) -> None:
+        """The connection over which the opening was answered has ended: ask again, over any."""
+        self.address = self.dialled
+        self.cookie = NO_COOKIE
+        self.requests = 0
 
     def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
         return encode_bound(self.seal_out, self.epoch, flags, an, prev, self.remote_id, body)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from dcp import control, events, handshake, wire
 from dcp.config import Config
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.links.uplink import Uplink
 from dcp.outbox import Outbox
 from dcp.parent import Parent
@@ -42,7 +42,7 @@ class Uplinks:
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
-    def add(self, address: Address, hello: bytes, now: float) -> Uplink:
+    def add(self, address: SocketAddress, hello: bytes, now: float) -> Uplink:
         nonce = self._rng.randbytes(handshake.NONCE_BYTES)
         link = Uplink(self._new_link_id(), address, self._config, nonce, hello, now=now)
         self.by_id[link.id] = link
@@ -50,10 +50,10 @@ class Uplinks:
         self._by_nonce[link.nonce] = link
         return link
 
-    def opened_with(self, nonce: bytes, address: Address) -> Uplink | None:
+    def opened_with(self, nonce: bytes, address: SocketAddress) -> Uplink | None:
         """The link whose opening this answers, if it is one of ours and comes from where it went."""
         link = self._by_nonce.get(nonce)
-        return link if link is not None and link.address == address else None
+        return link if link is not None and address in link.asked else None
 
     def leave(self, link: Uplink, reason: int, body: bytes = b"") -> None:
         """Say goodbye, twice for the loss of one."""
@@ -66,13 +66,13 @@ class Uplinks:
     def give_up(self, link: Uplink, reason: int) -> None:
         """Leave a sender that was up, of our own, and tell the application."""
         self.leave(link, reason)
-        self._emit(events.LinkLost(self._stream, link.id, link.address, reason, b""))
+        self._emit(events.LinkLost(self._stream, link.id, link.dialled, reason, b""))
 
     def lose(self, link: Uplink, reason: int, body: bytes = b"") -> None:
         """It has left us, or never took us."""
         self._drop(link)
         kind = events.LinkLost if link.parent.up else events.LinkRefused
-        self._emit(kind(self._stream, link.id, link.address, reason, body))
+        self._emit(kind(self._stream, link.id, link.dialled, reason, body))
 
     def _drop(self, link: Uplink) -> None:
         if self.by_id.pop(link.id, None) is not None:
@@ -92,7 +92,7 @@ class Uplinks:
         """False when too much waits to go out: nothing here needs to arrive, all of it is said again."""
         return self._post(link.encode(flags, an, prev, body), link.address)
 
-    def _post(self, datagram: bytes, address: Address) -> bool:
+    def _post(self, datagram: bytes, address: SocketAddress) -> bool:
         return self._outbox.add(datagram, address)
 
     @property
@@ -100,5 +100,5 @@ class Uplinks:
         """Datagrams that found no room to wait in."""
         return self._outbox.dropped
 
-    def next_datagrams(self, most: int) -> list[tuple[bytes, Address]]:
+    def next_datagrams(self, most: int) -> list[tuple[bytes, SocketAddress]]:
         return self._outbox.take(most)

@@ -2,11 +2,23 @@
 
 `VirtualClock` makes calls in virtual time. `Network` is one that carries machines, exactly repeatable from a seed: no
 socket, no clock, no event loop.
-`LossyProxy` (in `dcp.testing.proxy`) stands between real sockets.
+`Truth` and `StreamCheck` compare what a client is handed with what the feed had.
+`FaultySocket` (in `dcp.testing.faulty`) is a real socket with bad paths; `LossyProxy` (in `dcp.testing.proxy`) stands
+between real sockets of others. All take `Conditions`.
 """
 
 from dcp.testing.clock import VirtualClock
 from dcp.testing.conditions import Conditions
 from dcp.testing.network import Machine, Network
+from dcp.testing.truth import LateStreamCheck, StreamBroken, StreamCheck, Truth
 
-__all__ = ["Conditions", "Machine", "Network", "VirtualClock"]
+__all__ = [
+    "Conditions",
+    "LateStreamCheck",
+    "Machine",
+    "Network",
+    "StreamBroken",
+    "StreamCheck",
+    "Truth",
+    "VirtualClock",
+]

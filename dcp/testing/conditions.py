@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
+
+Datagram = Any
+"""Bytes. Simulations of machines above a stand-in for dcp exchange tuples: those can be neither damaged nor rated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class Conditions:
     """Chance that a datagram is held back by up to `reorder_delay`."""
     reorder_delay: float = 0.03
     duplicate: float = 0.0
+    duplicate_delay: float = 0.0
+    """A second copy comes up to this much later, on top of its own travel."""
     corrupt: float = 0.0
     """Chance that one byte arrives changed."""
     rate: float | None = None
@@ -46,7 +52,7 @@ class Path:
         self.passed = 0
         self.dropped = 0
 
-    def carry(self, data: bytes, now: float) -> list[tuple[float, bytes]]:
+    def carry(self, data: Datagram, now: float) -> list[tuple[float, Datagram]]:
         """When, and as what, the datagram arrives: nothing, once, or twice."""
         c, rng = self.conditions, self._rng
         if self._in_burst:
@@ -65,8 +71,12 @@ class Path:
             start += (len(data) + 28) / c.rate
             self._sent_until = start
         self.passed += 1
-        copies = 2 if c.duplicate and rng.random() < c.duplicate else 1
-        return [(start + self._travel(), self._damaged(data)) for _ in range(copies)]
+        is_twice = c.duplicate and rng.random() < c.duplicate
+        arrivals = [(start + self._travel(), self._damaged(data))]
+        if is_twice:
+            late = rng.random() * c.duplicate_delay if c.duplicate_delay else 0.0
+            arrivals.append((start + late + self._travel(), self._damaged(data)))
+        return arrivals
 
     def _travel(self) -> float:
         c, rng = self.conditions, self._rng
@@ -77,7 +87,7 @@ class Path:
             travel += rng.random() * c.reorder_delay
         return travel
 
-    def _damaged(self, data: bytes) -> bytes:
+    def _damaged(self, data: Datagram) -> Datagram:
         c, rng = self.conditions, self._rng
         if not (c.corrupt and data and rng.random() < c.corrupt):
             return data

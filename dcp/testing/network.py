@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dcp.links.link import Address
+from dcp.links.address import SocketAddress, is_connection, is_group, to_group
 from dcp.testing.clock import VirtualClock
-from dcp.testing.conditions import Conditions, Path
+from dcp.testing.conditions import Conditions, Datagram, Path
+from dcp.testing.tubes import Tubes
 
 
 class Machine(Protocol):
     """The five methods."""
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool: ...
+    def receive_datagram(self, data: Datagram, address: SocketAddress, *, now: float) -> bool: ...
     def handle_timeout(self, *, now: float) -> None: ...
-    def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, Address]]: ...
+    def datagrams_to_send(self, *, now: float) -> list[tuple[Datagram, SocketAddress]]: ...
     def next_timeout(self, *, now: float) -> float | None: ...
     def next_event(self) -> Any: ...
 
@@ -33,7 +34,7 @@ class _Host:
         self.machine = machine
         self.timer: float | None = None
         self.frozen = False
-        self.held: list[tuple[bytes, Address]] = []
+        self.held: list[tuple[Datagram, SocketAddress]] = []
 
 
 class Network(VirtualClock):
@@ -48,35 +49,49 @@ class Network(VirtualClock):
         seed: int,
         *,
         conditions: Conditions | None = None,
-        on_event: Callable[[Address, Any, float], None] | None = None,
-        on_turn: Callable[[Address], None] | None = None,
+        on_event: Callable[[SocketAddress, Any, float], None] | None = None,
+        on_turn: Callable[[SocketAddress], None] | None = None,
     ) -> None:
         super().__init__()
         self.rng = random.Random(seed)
-        self.timeouts: Counter[Address] = Counter()
+        self.timeouts: Counter[SocketAddress] = Counter()
         """How often each address's timer has fired: one that spins shows here."""
         self.conditions = conditions or Conditions()
         self._on_event = on_event
         self._on_turn = on_turn
-        self._hosts: dict[Address, _Host] = {}
-        self._paths: dict[tuple[Address, Address], Path] = {}
-        self._cut: set[tuple[Address, Address]] = set()
+        self._hosts: dict[SocketAddress, _Host] = {}
+        self._paths: dict[tuple[SocketAddress, SocketAddress], Path] = {}
+        self._cut: set[tuple[SocketAddress, SocketAddress]] = set()
+        self.tubes = Tubes(
+            at=self.at,
+            now=lambda: self.now,
+            machine_at=lambda address: host.machine if (host := self._hosts.get(address)) is not None else None,
+            deliver=self._deliver,
+            pump=self.pump,
+            is_awake=self.is_awake,
+        )
+        """Connections, for machines whose `Config.transports` has more than UDP."""
+        self.deaf: set[SocketAddress] = set()
+        """Hosts that no multicast reaches."""
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
-    def add(self, address: Address, machine: Machine) -> None:
+    def add(self, address: SocketAddress, machine: Machine) -> None:
         """Put a machine at an address; one that is there already is replaced, as by a restart."""
+        if address in self._hosts:
+            self.crash(address)
         self._hosts[address] = _Host(machine)
         self.pump(address)
 
-    def crash(self, address: Address) -> None:
+    def crash(self, address: SocketAddress) -> None:
         self._hosts.pop(address, None)
+        self.tubes.host_gone(address)
 
-    def freeze(self, address: Address) -> None:
+    def freeze(self, address: SocketAddress) -> None:
         """As SIGSTOP does: no timers, no reading; the socket buffer fills."""
         self._hosts[address].frozen = True
 
-    def thaw(self, address: Address) -> None:
+    def thaw(self, address: SocketAddress) -> None:
         host = self._hosts.get(address)
         if host is None or not host.frozen:
             return
@@ -89,13 +104,20 @@ class Network(VirtualClock):
             host.machine.receive_datagram(data, source, now=self.now)
         self.pump(address)
 
-    def is_frozen(self, address: Address) -> bool:
+    def is_awake(self, address: SocketAddress, machine: Machine) -> bool:
+        """Whether this very machine runs there: not a later one, and not frozen."""
+        host = self._hosts.get(address)
+        return host is not None and host.machine is machine and not host.frozen
+
+    def is_frozen(self, address: SocketAddress) -> bool:
         host = self._hosts.get(address)
         return host is not None and host.frozen
 
     # --- paths --------------------------------------------------------------------------------------------------------
 
-    def set_conditions(self, conditions: Conditions, source: Address | None = None, to: Address | None = None) -> None:
+    def set_conditions(
+        self, conditions: Conditions, source: SocketAddress | None = None, to: SocketAddress | None = None
+    ) -> None:
         """For one direction, or (with neither address) for everything."""
         if source is not None and to is not None:
             self._path(source, to).conditions = conditions
@@ -104,13 +126,16 @@ class Network(VirtualClock):
         for path in self._paths.values():
             path.conditions = conditions
 
-    def cut(self, a: Address, b: Address) -> None:
+    def cut(self, a: SocketAddress, b: SocketAddress) -> None:
         self._cut |= {(a, b), (b, a)}
+
+    def cut_one_way(self, source: SocketAddress, to: SocketAddress) -> None:
+        self._cut.add((source, to))
 
     def heal(self) -> None:
         self._cut.clear()
 
-    def _path(self, source: Address, to: Address) -> Path:
+    def _path(self, source: SocketAddress, to: SocketAddress) -> Path:
         path = self._paths.get((source, to))
         if path is None:
             path = self._paths[source, to] = Path(self.conditions, self.rng)
@@ -118,31 +143,29 @@ class Network(VirtualClock):
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def pump(self, address: Address) -> None:
+    def pump(self, address: SocketAddress) -> None:
         """Drain a machine after an input or a command."""
         host = self._hosts.get(address)
         if host is None or host.frozen:
             return
         machine = host.machine
-        while True:
-            busy = False
+        has_more = True
+        while has_more:
             while batch := machine.datagrams_to_send(now=self.now):
-                busy = True
                 for data, to in batch:
-                    self._send(address, to, data)
+                    self.send(address, to, data)
+            has_more = False
             while (event := machine.next_event()) is not None:
-                busy = True
+                has_more = True  # whoever is called with it may have made the machine send
                 if self._on_event is not None:
                     self._on_event(address, event, self.now)
-            if not busy:
-                break
         at = machine.next_timeout(now=self.now)
         if at is not None and (host.timer is None or at < host.timer):
             self._arm(address, host, at)
         if self._on_turn is not None:
             self._on_turn(address)
 
-    def _arm(self, address: Address, host: _Host, at: float) -> None:
+    def _arm(self, address: SocketAddress, host: _Host, at: float) -> None:
         host.timer = at
 
         def fire() -> None:
@@ -158,13 +181,30 @@ class Network(VirtualClock):
 
         self.at(at, fire)
 
-    def _send(self, source: Address, to: Address, data: bytes) -> None:
+    def send(self, source: SocketAddress, to: SocketAddress, data: Datagram) -> None:
+        if is_group(to):
+            self._send_to_group(source, to, data)
+            return
+        if is_connection(to):
+            self.tubes.send(source, to, data)
+            return
         if (source, to) in self._cut:
             return
         for when, arrived in self._path(source, to).carry(data, self.now):
             self.at(when, self._deliver, source, to, arrived)
 
-    def _deliver(self, source: Address, to: Address, data: bytes) -> None:
+    def _send_to_group(self, source: SocketAddress, to: SocketAddress, data: Datagram) -> None:
+        """To every machine that listens to the group, over the path that unicast takes."""
+        name = to_group(source[0], source[1], "")
+        for address, host in self._hosts.items():
+            memberships = getattr(getattr(host.machine, "hub", host.machine), "memberships", None)
+            if memberships is None or (source, address) in self._cut or address in self.deaf:
+                continue
+            if any(group[:2] == to[:2] for group in memberships.wanted):
+                for when, arrived in self._path(source, address).carry(data, self.now):
+                    self.at(when, self._deliver, name, address, arrived)
+
+    def _deliver(self, source: SocketAddress, to: SocketAddress, data: Datagram) -> None:
         host = self._hosts.get(to)
         if host is None:
             return

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import trio
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.testing.conditions import Conditions, Path
 
 # From linux/socket.h: the kernel notes when a datagram came. Elsewhere the time of reading has to do.
@@ -68,7 +68,7 @@ class _Client:
 
     __slots__ = ("address", "back", "sock", "there")
 
-    def __init__(self, address: Address, sock: socket.socket, there: Path, back: Path) -> None:
+    def __init__(self, address: SocketAddress, sock: socket.socket, there: Path, back: Path) -> None:
         self.address = address
         self.sock = sock
         self.there = there
@@ -79,15 +79,15 @@ class LossyProxy:
     """Get one from `open_proxy`."""
 
     def __init__(
-        self, front: socket.socket, server: Address, to_server: Conditions, to_client: Conditions, seed: int
+        self, front: socket.socket, server: SocketAddress, to_server: Conditions, to_client: Conditions, seed: int
     ) -> None:
         self._front = front
         self._server = server
         self._to_server = to_server
         self._to_client = to_client
         self._seed = seed
-        self._clients: dict[Address, _Client] = {}
-        self._waiting: list[tuple[float, int, socket.socket, bytes, Address]] = []
+        self._clients: dict[SocketAddress, _Client] = {}
+        self._waiting: list[tuple[float, int, socket.socket, bytes, SocketAddress]] = []
         self._number = 0
         self._timer = trio.CancelScope()
         self._changed = trio.lowlevel.ParkingLot()
@@ -96,9 +96,9 @@ class LossyProxy:
         self._send_errors = 0
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         """Where clients send to."""
-        address: Address = self._front.getsockname()
+        address: SocketAddress = self._front.getsockname()
         return address
 
     def set_conditions(
@@ -175,7 +175,7 @@ class LossyProxy:
                     self._carry(client.back, data, arrived, self._front, client.address)
             self._changed.unpark_all()
 
-    def _add_client(self, address: Address) -> _Client:
+    def _add_client(self, address: SocketAddress) -> _Client:
         # Each path throws its own dice: what one client does changes nothing for another.
         rng = random.Random(f"{self._seed}/{len(self._clients)}")
         there = Path(self._to_server, random.Random(rng.getrandbits(64)))
@@ -186,7 +186,7 @@ class LossyProxy:
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def _carry(self, path: Path, data: bytes, arrived: float, sock: socket.socket, to: Address) -> None:
+    def _carry(self, path: Path, data: bytes, arrived: float, sock: socket.socket, to: SocketAddress) -> None:
         for when, damaged in path.carry(data, arrived):
             if len(self._waiting) >= MAX_WAITING:
                 self._overflow += 1
@@ -221,7 +221,7 @@ class LossyProxy:
 
 @asynccontextmanager
 async def open_proxy(
-    server: Address,
+    server: SocketAddress,
     conditions: Conditions | None = None,
     *,
     to_server: Conditions | None = None,
@@ -264,10 +264,10 @@ def _bound(family: socket.AddressFamily | int, host: str) -> socket.socket:
     return sock
 
 
-def _drain(sock: socket.socket) -> list[tuple[bytes, float, Address]]:
+def _drain(sock: socket.socket) -> list[tuple[bytes, float, SocketAddress]]:
     """What lies in the socket, each with trio's time at which the kernel took it in."""
     now, wall = trio.current_time(), time.time()
-    found: list[tuple[bytes, float, Address]] = []
+    found: list[tuple[bytes, float, SocketAddress]] = []
     for _ in range(DRAIN):
         try:
             data, ancillary, _, source = sock.recvmsg(RECEIVE_BYTES, 64)

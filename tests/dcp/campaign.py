@@ -9,16 +9,17 @@ was not asked for; and at the end, when the faults have stopped, everybody must 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from typing import Any
 
 from dcp import events
 from dcp.config import Config
 from dcp.handshake import Start
 from dcp.hub import Hub
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.queries import EVERYTHING, PredicatePolicy
 from dcp.receiver import Receiver
-from dcp.testing import Conditions, Network
+from dcp.testing import Conditions, LateStreamCheck, Network, StreamBroken, StreamCheck, Truth
+from tests.dcp.faults import Faults
 
 CLASSES = 4
 ALL = (1 << CLASSES) - 1
@@ -48,11 +49,15 @@ CONFIG = Config(
     ack_interval=0.07,
     slow_nack_interval=0.1,
     initial_rtt=0.03,
+    audit_interval=0.05,
+    dispute_after=0.4,
+    unsettled_after=1.5,
+    starved_after=0.5,
 )
 
 
-class BrokenPromise(AssertionError):
-    """What a client was handed is not the stream."""
+class BrokenPromise(StreamBroken):
+    """What a client was handed is not the stream, or somebody honest was accused."""
 
 
 def token(mask: int) -> bytes:
@@ -78,126 +83,65 @@ def policy() -> PredicatePolicy:
     )
 
 
-@dataclass
-class Feed:
-    """The truth: every packet that the source ever had."""
+class Source(Truth):
+    """Every packet that the source ever had; the first byte of its payload is its class."""
 
-    base: int
-    packets: list[tuple[int, int]] = field(default_factory=list)
-    class_of: dict[int, int] = field(default_factory=dict)
+    def __init__(self, base: int) -> None:
+        super().__init__(lambda query, payload: bool(mask_of(query) >> payload[0] & 1), before=base)
+        self.base = base
+
+    def kind_of(self, an: int) -> int | None:
+        payload = self.payload(an)
+        return None if payload is None else payload[0]
+
+
+class _Completeness:
+    """What a campaign asks of a check at the end."""
+
+    def restarted(self: Any, query: int) -> None:
+        self.position = None
+        self.query = token(query)
 
     @property
-    def last(self) -> int:
-        return self.packets[-1][0] if self.packets else self.base
+    def is_complete(self: Any) -> bool:
+        return self.position is not None and self.missing_at_end() is None
+
+    def check_complete(self: Any) -> None:
+        if self.position is None:
+            raise BrokenPromise(f"{self.name} never started")
+        if (an := self.missing_at_end()) is not None:
+            raise BrokenPromise(f"{self.name} stalled at {self.position}: lacks {an}")
 
 
-class Client:
-    """Checks what one client is handed, event by event."""
+class Client(_Completeness, StreamCheck):
+    """Nobody lies."""
 
-    def __init__(self, name: str, feed: Feed, query: int) -> None:
-        self.name = name
-        self.feed = feed
-        self.query = query
-        self.position: int | None = None
-        self.gaps = 0
-        self.packets = 0
 
-    def restarted(self, query: int) -> None:
-        self.position = None
-        self.query = query
+class WaryClient(_Completeness, LateStreamCheck):
+    """Parents may lie: what was passed over has to come as `Omitted`."""
 
-    def take(self, event: events.Content) -> None:
-        if isinstance(event, events.Started):
-            self.position = event.position
-            return
-        assert self.position is not None, f"{self.name}: {event} before the start"
-        if isinstance(event, events.Packet):
-            self.packets += 1
-            if event.an <= self.position:
-                raise BrokenPromise(f"{self.name} REPEAT {event.an} at {self.position}")
-            if self.feed.class_of.get(event.an) != event.payload[0]:
-                raise BrokenPromise(f"{self.name} WRONG packet {event.an} at {self.position}")
-            if not accepts(*event):
-                raise BrokenPromise(f"{self.name} DAMAGED packet {event.an} at {self.position}")
-            if not self.query >> event.payload[0] & 1:
-                raise BrokenPromise(f"{self.name} UNWANTED {event.an} class {event.payload[0]} query {self.query:04b}")
-            self._nothing_between(self.position, event.an - 1, event)
-            self.position = event.an
-        elif isinstance(event, events.Gap):
-            self.gaps += 1
-            if event.after != self.position and event.after < self.position:
-                raise BrokenPromise(f"{self.name} BAD GAP {event} at {self.position}")
-            if event.until <= event.after or event.until > self.feed.last:
-                raise BrokenPromise(f"{self.name} BAD GAP {event}, the feed is at {self.feed.last}")
-            self._nothing_between(self.position, event.after, event)
-            self.position = event.until
-        else:
-            if event.position < self.position:
-                raise BrokenPromise(f"{self.name} BAD SWITCH {event} at {self.position}")
-            self._nothing_between(self.position, event.position, event)
-            self.position = event.position
-            self.query = mask_of(event.query)
+    supplied: set[int] | None = None
+    """What an honest root had at some time, and so can be had; None: everything."""
 
-    def _nothing_between(self, after: int, until: int, event: object) -> None:
-        for an, kind in reversed(self.feed.packets):
-            if an <= after:
-                return
-            if an <= until and self.query >> kind & 1:
-                raise BrokenPromise(f"{self.name} SILENT SKIP of {an} (class {kind}) by {event}")
+    @property
+    def silent(self) -> set[int]:
+        """Passed over, although somebody honest has it. A root that is late may still get the others."""
+        return self.owed if self.supplied is None else self.owed & self.supplied
 
     @property
     def is_complete(self) -> bool:
-        return self.position is not None and self._lacks() is None
-
-    def _lacks(self) -> int | None:
-        assert self.position is not None
-        wanted = (an for an, kind in self.feed.packets if self.query >> kind & 1)
-        return next((an for an in wanted if an > self.position), None)
+        return super().is_complete and not self.silent
 
     def check_complete(self) -> None:
-        if self.position is None:
-            raise BrokenPromise(f"{self.name} NEVER STARTED")
-        if (an := self._lacks()) is not None:
-            raise BrokenPromise(f"{self.name} STALLED at {self.position}: lacks {an}, the feed is at {self.feed.last}")
-
-
-@dataclass(frozen=True)
-class Faults:
-    loss: float
-    duplicate: float
-    reorder: float
-    corrupt: float
-    big_delay: bool
-    die: bool
-    freeze: bool
-    restart: bool
-    topology: bool
-    queries: bool
-    feed_holes: bool
-    idle: bool
-    client_restart: bool
-
-    @classmethod
-    def random(cls, rng: random.Random) -> Faults:
-        return cls(
-            loss=rng.choice([0, 0.02, 0.1, 0.25, 0.5]),
-            duplicate=rng.choice([0, 0.05, 0.2]),
-            reorder=rng.choice([0, 0.2, 0.5]),
-            corrupt=rng.choice([0, 0, 0.02]),
-            big_delay=rng.random() < 0.5,
-            die=rng.random() < 0.4,
-            freeze=rng.random() < 0.5,
-            restart=rng.random() < 0.5,
-            topology=rng.random() < 0.5,
-            queries=rng.random() < 0.7,
-            feed_holes=rng.random() < 0.3,
-            idle=rng.random() < 0.4,
-            client_restart=rng.random() < 0.3,
-        )
+        super().check_complete()
+        if self.silent:
+            raise BrokenPromise(f"{self.name} skipped {sorted(self.silent)[:5]} in silence, {len(self.silent)} in all")
 
 
 class Node:
     """A peer with a very simple mesh: it keeps two fed parents out of a list of candidates."""
+
+    useful = 2
 
     def __init__(self, campaign: Campaign, name: str, kind: str, candidates: list[str], dynamic: bool) -> None:
         self.campaign = campaign
@@ -205,7 +149,7 @@ class Node:
         self.kind = kind
         self.candidates = candidates
         self.dynamic = dynamic
-        self.address: Address = (name, 1)
+        self.address: SocketAddress = (name, 1)
         self.dead = False
         self.query = ALL
         self.start = Start.NEW
@@ -214,9 +158,12 @@ class Node:
         self.receiver: Receiver | None = None
         self.narrow_at = 0.0
 
+    def new_hub(self, rng: random.Random) -> Hub:
+        return Hub(CONFIG, rng=rng)
+
     def boot(self) -> None:
         rng = random.Random(self.campaign.net.rng.getrandbits(64))
-        self.hub = Hub(CONFIG, rng=rng)
+        self.hub = self.new_hub(rng)
         self.receiver = None
         if self.kind == "root":
             sender = self.hub.serve(STREAM, policy=policy())
@@ -250,7 +197,7 @@ class Node:
         links = self.receiver.links.values()
         nodes = self.campaign.nodes
         useful = sum(1 for link in links if not link.up or nodes[link.address[0]].is_fed)
-        if useful < 2 and len(links) < 4 and net.rng.random() < 0.5:
+        if useful < self.useful and len(links) < self.useful + 2 and net.rng.random() < 0.5:
             taken = {link.address for link in links}
             free = [name for name in self.candidates if (name, 1) not in taken]
             if free:
@@ -277,6 +224,7 @@ class Node:
         self.hub.add_sender(STREAM, (name, 1), now=self.campaign.net.now)
 
     def handle(self, event: events.Event, now: float) -> None:
+        self.campaign.check_accusation(self, event)
         if isinstance(event, events.OpeningReceived):
             self.hub.accept(STREAM, event.ticket, now=now)
         elif isinstance(event, events.WiderQueryWanted) and self.dynamic:
@@ -284,6 +232,11 @@ class Node:
 
 
 class Campaign:
+    node_class: type[Node] = Node
+    client_class: type[Client] | type[WaryClient] = Client
+    out_of_order = 0.3
+    """The share of packets that reach a root late: those that come after a later one are lost to it."""
+
     def __init__(self, seed: int, *, faults: Faults | None = None, duration: float = 6.0, damaged: float = 0.0) -> None:
         """`damaged`: the share of packets of which one of the two roots has a bad copy."""
         self.seed = seed
@@ -294,7 +247,7 @@ class Campaign:
         self.duration = duration
         # Anywhere, and often just below a wrap of 32 bits.
         base = rng.choice([rng.randrange(1 << 34), (rng.randrange(4) << 32) + (1 << 32) - rng.randrange(1, 200)])
-        self.feed = Feed(base)
+        self.feed = Source(base)
         f = self.faults
         self.stormy = Conditions(
             delay=0.005,
@@ -316,13 +269,13 @@ class Campaign:
             ("X", "client", ["A", "B", "C"]),
             ("Y", "client", ["C", "A"] if rng.random() < 0.5 else ["B", "C"]),
         ):
-            self.nodes[name] = Node(self, name, kind, candidates, kind == "router" and rng.random() < 0.6)
-        self.clients: dict[str, Client] = {}
+            self.nodes[name] = self.node_class(self, name, kind, candidates, kind == "router" and rng.random() < 0.6)
+        self.clients: dict[str, Client | WaryClient] = {}
         for name in "XY":
             node = self.nodes[name]
             node.query = rng.randrange(1, ALL + 1)
             node.start = rng.choice([Start.NEW, Start.OLDEST])
-            self.clients[name] = Client(name, self.feed, node.query)
+            self.clients[name] = self.client_class(name, self.feed, token(node.query))
         self.root_lag = {"R1": 0.0, "R2": rng.choice([0, 0.02, 0.08, 0.25])}
         self.root_start = {"R1": 0.0, "R2": rng.choice([0, 0, 0.3, 1.0])}
         self.rate = rng.choice([30.0, 80.0])
@@ -352,10 +305,13 @@ class Campaign:
             for client in self.clients.values():
                 client.check_complete()
         except Exception as error:
-            again = f"Campaign({self.seed}, damaged={self.damaged}).run()"
-            error.add_note(f"seed {self.seed}: repeat with {again}; faults {self.faults}")
+            error.add_note(f"seed {self.seed}: repeat with {self.repeat}; faults {self.faults}")
             raise
         return self
+
+    @property
+    def repeat(self) -> str:
+        return f"Campaign({self.seed}, damaged={self.damaged}).run()"
 
     def _is_complete(self) -> bool:
         return all(client.is_complete for client in self.clients.values())
@@ -376,8 +332,13 @@ class Campaign:
         assert node.receiver is not None
         assert node.receiver.statistics(self.net.now).buffered <= CONFIG.max_buffer_packets
 
-    def _on_event(self, address: Address, event: events.Event, now: float) -> None:
+    def _on_event(self, address: SocketAddress, event: events.Event, now: float) -> None:
         self.nodes[address[0]].handle(event, now)
+
+    def check_accusation(self, node: Node, event: events.Event) -> None:
+        """Nobody lies here, so nobody is accused."""
+        if isinstance(event, events.Disputed | events.Convicted):
+            raise BrokenPromise(f"{node.name} ACCUSED {event.address[0]} at {self.net.now:.3f}: {event}")
 
     # --- the feed -----------------------------------------------------------------------------------------------------
 
@@ -393,10 +354,9 @@ class Campaign:
         previous = self.feed.last
         an = previous + rng.choice([1, 1, 1, 2, 5])
         kind = rng.randrange(CLASSES) if rng.random() < 0.6 else 0
-        self.feed.packets.append((an, kind))
-        self.feed.class_of[an] = kind
-        for name in ("R1", "R2"):
-            lag = self.root_lag[name] + (rng.uniform(0, 0.03) if rng.random() < 0.3 else 0)
+        self.feed.add(an, bytes((kind,)))
+        for name in self.root_start:
+            lag = self.root_lag[name] + (rng.uniform(0, 0.03) if rng.random() < self.out_of_order else 0)
             net.after(lag, self._arrive, name, an, kind, previous)
 
     def _arrive(self, name: str, an: int, kind: int, previous: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dcp import events
 from dcp.handshake import Start
+from dcp.profile import PLAIN, Profile
 from dcp.testing import Conditions
 from tests.dcp.world import World
 
@@ -49,11 +50,14 @@ class Storm:
 
 
 class Diversity:
-    def __init__(self, seed: int, storm: Storm | None = None, *, duration: float = 6.0) -> None:
+    def __init__(
+        self, seed: int, storm: Storm | None = None, *, duration: float = 6.0, profile: Profile = PLAIN
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.storm = storm or Storm.random(self.rng)
         self.duration = duration
+        self.profile = profile
         self.base = self.rng.choice([0, self.rng.randrange(1 << 40), (1 << 32) - 50, (1 << 33) - 200])
         self.sent: list[tuple[int, bytes]] = []
         self.world = World(self.rng.getrandbits(64), conditions=self.storm.conditions)
@@ -73,7 +77,7 @@ class Diversity:
         world = self.world
         for name in self.roots:
             world.root(name, start=self.base)
-        world.client("client", self.roots, start=Start.POSITION, position=self.base)
+        world.client("client", self.roots, start=Start.POSITION, position=self.base, profile=self.profile)
         world.net.after(0.05, self._publish)
         world.net.after(0.3, self._trouble)
         world.net.after(0.1, self._redial)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dcp import control, handshake, wire
+from dcp import control, group_messages, handshake, lateral, protection, wire
 
 CHILD_NONCE = bytes(range(16))
 PARENT_NONCE = bytes(range(16, 32))
@@ -17,11 +17,22 @@ TO_PARENT = wire.Seal(wire.derive_key(CHILD_NONCE, PARENT_NONCE, towards_child=F
 TIMES = control.Times(clock=0x01020304, echo=0x05060708, hold=0x090A)
 ACK = control.Acknowledgment(TIMES, epoch=3, position=0x1_0000_0005, room=1000)
 
+GROUP = group_messages.Group(0x0E0E0E0E, 3, bytes(range(32)), 24_001, "239.255.1.2")
+SIBLINGS = lateral.Siblings(0x0E0E0E0E, (lateral.Sibling("192.0.2.7", 4_600, bytes(range(16))),))
+
 BODIES = {
     "data": (wire.ACK_REQUEST, 0x1_0000_0005, 0x1_0000_0003, b"<flight/>"),
     "stream data": (wire.STREAM, 101, 100, b"bytes"),
     "bundle": (wire.CONTROL, 12, 9, control.encode_bundle(9, [(10, b"<a/>"), (12, b"<b/>")])),
     "keep-alive": (
+        wire.KEEP_ALIVE,
+        0x1_0000_0007,
+        0x1_0000_0005,
+        control.encode_keep_alive(
+            control.KeepAlive(TIMES, 3, True, 0x1_0000_0005, 0x1_0000_0007, settled=0x1_0000_0006)
+        ),
+    ),
+    "keep-alive without settled": (
         wire.KEEP_ALIVE,
         0x1_0000_0007,
         0x1_0000_0005,
@@ -31,6 +42,24 @@ BODIES = {
     "fragment": (wire.CONTROL, 12, 9, control.encode_fragment(4, 8, b"half")),
     "prepared": (wire.CONTROL, 0, 0, control.encode_prepared(control.Prepared(4, 11))),
     "message": (wire.CONTROL, 0, 0, control.encode_message(b"hi")),
+    "index": (wire.CONTROL, 0, 0, control.encode_index(control.Index(3, 7, 0x1_0000_0009, [8, 9, 300]))),
+    "repair": (
+        wire.CONTROL,
+        0x1_0000_0130,
+        0x1_0000_0003,
+        protection.encode_repair(
+            0x1_0000_0003, protection.Repair(7, [(0x1_0000_0005,), (0x1_0000_0130,)], b"\x12\x34coded bytes")
+        ),
+    ),
+    "repair of bundles": (
+        wire.CONTROL,
+        13,
+        9,
+        protection.encode_repair(9, protection.Repair(63, [(10, 12), (13,)], b"\x12\x34coded bytes")),
+    ),
+    "group": (wire.CONTROL, 0, 0, group_messages.encode_group(GROUP)),
+    "siblings": (wire.CONTROL, 0, 0, lateral.encode_siblings(SIBLINGS)),
+    "lateral": (wire.CONTROL, 0, 0, lateral.encode_lateral(lateral.Lateral(True, (5, 6), 3, b"XOR"))),
     "close": (wire.CLOSE, 0, 0, control.encode_close(control.Reason.BEHIND, b"")),
 }
 CHILD_BODIES = {
@@ -42,9 +71,18 @@ CHILD_BODIES = {
         control.encode_nack(control.Nack(ACK, 0x1_0000_0009, [(0x1_0000_0005, 0x1_0000_0007)], [(0, 4)])),
     ),
     "prepare": (wire.CONTROL, 0, 0, control.encode_prepare(control.Prepare(4, b"//flight"))),
+    "index request": (wire.CONTROL, 0, 0, control.encode_index_request(control.IndexRequest(3, [(7, 9), (12, 14)]))),
+    "protect": (
+        wire.CONTROL,
+        0,
+        0,
+        protection.encode_protect(protection.Protect(0x01020304, 4, 1, 4, 0.0125, 40, deadline=0.25)),
+    ),
+    "fetch": (wire.CONTROL, 0, 0, control.encode_fetch(control.Fetch(3, [8, 13]))),
+    "heard": (wire.CONTROL, 0, 0, group_messages.encode_heard(group_messages.Heard(0x0E0E0E0E, 9))),
 }
 OPENINGS: dict[str, handshake.Opening] = {
-    "request": handshake.Request(
+    "request": handshake.OpenRequest(
         mode=0,
         link=CHILD_LINK,
         nonce=CHILD_NONCE,

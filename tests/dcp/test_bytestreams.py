@@ -142,7 +142,7 @@ async def test_a_relay_passes_a_byte_stream_on():
 
 
 async def test_the_example_of_the_specification_runs():
-    section = DOCUMENT.read_text().split("## 7. Byte streams")[1].split("\n## ")[0]
+    section = DOCUMENT.read_text().split("## 8. Byte streams")[1].split("\n## ")[0]
     (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     scope: dict = {}
     exec(compile(example, "docs/dcp.md", "exec"), scope)

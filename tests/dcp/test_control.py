@@ -7,9 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcp import control, handshake
-from dcp.control import Acknowledgment, Fragment, Hole, KeepAlive, Message, Nack, Prepare, Prepared, Times
+from dcp.control import (
+    Acknowledgment,
+    Fetch,
+    Fragment,
+    Hole,
+    Index,
+    IndexRequest,
+    KeepAlive,
+    Message,
+    Nack,
+    Prepare,
+    Prepared,
+    Times,
+)
 from dcp.errors import MalformedDatagram
-from dcp.handshake import Accept, Answer, Challenge, Inquire, Refuse, Request, Reset
+from dcp.handshake import Accept, Answer, Challenge, Inquire, OpenRequest, Refuse, Reset
 from dcp.serial import MAX_POSITION
 
 u8 = st.integers(0, 0xFF)
@@ -23,9 +36,15 @@ acks = st.builds(Acknowledgment, times, u32, position, u32)
 ranges = st.builds(lambda start, length: (start, start + length), position, st.integers(1, 0xFFFFFFFF))
 pieces = st.builds(lambda start, length: (start, start + length), st.integers(0, 1 << 20), st.integers(1, 1 << 20))
 nacks = st.builds(Nack, acks, position, st.lists(ranges, max_size=64), st.lists(pieces, max_size=64))
+early = st.integers(0, 1 << 62)
+near = st.integers(1, 0xFFFFFFFF)
+indexes = st.builds(
+    lambda epoch, start, ans, more: Index(epoch, start, max(ans, default=start) + more, sorted(ans)),
+    u32, st.just(1 << 40), st.sets(st.integers((1 << 40) + 1, 1 << 62), max_size=60), st.integers(1, 1 << 20),
+)  # fmt: skip
 openings = st.one_of(
     st.builds(
-        Request, u8, u32, sixteen, sixteen, u32, st.sampled_from(handshake.Start), position, u32, u32,
+        OpenRequest, u8, u32, sixteen, sixteen, u32, st.sampled_from(handshake.Start), position, u32, u32,
         st.binary(max_size=128), text, text,
     ),
     st.builds(Challenge, sixteen, sixteen),
@@ -47,9 +66,9 @@ def test_nack(nack):
     assert control.decode_nack_untrusted(control.encode_nack(nack)) == nack
 
 
-@given(times, u32, st.booleans(), position, position)
-def test_keep_alive(times, epoch, claim, a, b):
-    keep_alive = KeepAlive(times, epoch, claim, min(a, b), max(a, b))
+@given(times, u32, st.booleans(), position, position, st.none() | position)
+def test_keep_alive(times, epoch, claim, a, b, settled):
+    keep_alive = KeepAlive(times, epoch, claim, min(a, b), max(a, b), settled=settled)
     body = control.encode_keep_alive(keep_alive)
     assert control.decode_keep_alive_untrusted(body) == keep_alive
     status_at = 14
@@ -76,6 +95,11 @@ def test_bundle(prev, steps):
         st.builds(Prepare, u32, text),
         st.builds(Prepared, u32, position),
         st.builds(Message, text),
+        st.builds(
+            IndexRequest, u32, st.lists(st.builds(lambda a, n: (a, a + n), early, near), min_size=1, max_size=32)
+        ),
+        indexes,
+        st.builds(Fetch, u32, st.lists(st.integers(1, MAX_POSITION), min_size=1, max_size=32).map(tuple)),
     )
 )
 def test_control(message):
@@ -88,6 +112,12 @@ def test_control(message):
             body = control.encode_prepare(message)
         case Prepared():
             body = control.encode_prepared(message)
+        case IndexRequest():
+            body = control.encode_index_request(message)
+        case Index():
+            body = control.encode_index(message)
+        case Fetch():
+            body = control.encode_fetch(message)
         case _:
             body = control.encode_message(message.data)
     assert control.decode_control_untrusted(body) == message
@@ -151,6 +181,48 @@ REFUSED = {
     "a prepared position beyond the last": lambda: control.decode_control_untrusted(
         control.encode_prepared(Prepared(1, BEYOND))
     ),
+    "a keep-alive whose settled position is cut off": lambda: control.decode_keep_alive_untrusted(
+        control.encode_keep_alive(KeepAlive(Times(1, 0, 0), 0, True, 8, 9, settled=5))[:-1]
+    ),
+    "a settled position beyond the last": lambda: control.decode_keep_alive_untrusted(
+        control.encode_keep_alive(KeepAlive(Times(1, 0, 0), 0, True, 8, 9, settled=BEYOND))
+    ),
+    "an index request for nothing": lambda: control.decode_control_untrusted(
+        control.encode_index_request(IndexRequest(1, []))
+    ),
+    "an index request for an empty range": lambda: control.decode_control_untrusted(
+        control.encode_index_request(IndexRequest(1, [(5, 5)]))
+    ),
+    "an index request for too many ranges": lambda: control.decode_control_untrusted(
+        control.encode_index_request(IndexRequest(1, [(5, 6)])) + bytes(11 * 12) + b"\1" * (32 * 12)
+    ),
+    "an index request beyond the last position": lambda: control.decode_control_untrusted(
+        control.encode_index_request(IndexRequest(1, [(MAX_POSITION, BEYOND)]))
+    ),
+    "an index of an empty stretch": lambda: control.decode_control_untrusted(control.encode_index(Index(1, 5, 5, []))),
+    "an index with a number beyond its end": lambda: control.decode_control_untrusted(
+        control.encode_index(Index(1, 5, 8, [9]))
+    ),
+    "an index with a number twice": lambda: control.decode_control_untrusted(
+        control.encode_index(Index(1, 5, 8, [7, 7]))
+    ),
+    "an index with too many numbers": lambda: control.decode_control_untrusted(
+        control.encode_index(Index(1, 0, 9_000, range(1, control.MAX_INDEX_ANS + 2)))
+    ),
+    "an index cut off in a number": lambda: control.decode_control_untrusted(
+        control.encode_index(Index(1, 5, 8_000, [7_000]))[:-1]
+    ),
+    "an index with a step of 64 bits": lambda: control.decode_control_untrusted(
+        control.encode_index(Index(1, 5, 8, [])) + b"\xff" * 10 + b"\x01"
+    ),
+    "a fetch of nothing": lambda: control.decode_control_untrusted(control.encode_fetch(Fetch(1, []))),
+    "a fetch of position 0": lambda: control.decode_control_untrusted(control.encode_fetch(Fetch(1, [0]))),
+    "a fetch of too many": lambda: control.decode_control_untrusted(
+        control.encode_fetch(Fetch(1, [1] * 32)) + bytes(7) + b"\1"
+    ),
+    "a fetch beyond the last position": lambda: control.decode_control_untrusted(
+        control.encode_fetch(Fetch(1, [BEYOND]))
+    ),
     "an unknown control type": lambda: control.decode_control_untrusted(b"\x7f" + bytes(40)),
     "an empty control": lambda: control.decode_control_untrusted(b""),
     "an empty bundle": lambda: control.decode_bundle_untrusted(b"\x01", 1, 0),
@@ -162,16 +234,16 @@ REFUSED = {
         *handshake.encode_opening(Accept(NINES, 1, NINES, 0, BEYOND, 5, 0, 1, b""))
     ),
     "a request from beyond the last position": lambda: handshake.decode_opening_untrusted(
-        *handshake.encode_opening(Request(0, 1, NINES, NINES, 0, 2, BEYOND, 1, 1, b"s", b"", b""))
+        *handshake.encode_opening(OpenRequest(0, 1, NINES, NINES, 0, 2, BEYOND, 1, 1, b"s", b"", b""))
     ),
     "a request with an unknown start": lambda: handshake.decode_opening_untrusted(
-        *handshake.encode_opening(Request(0, 1, NINES, NINES, 0, 3, 5, 1, 1, b"s", b"", b""))
+        *handshake.encode_opening(OpenRequest(0, 1, NINES, NINES, 0, 3, 5, 1, 1, b"s", b"", b""))
     ),
     "a request with bytes left over": lambda: handshake.decode_opening_untrusted(
-        0x01, handshake.encode_opening(Request(0, 1, NINES, NINES, 0, 0, 5, 1, 1, b"s", b"", b""))[1] + b"x"
+        0x01, handshake.encode_opening(OpenRequest(0, 1, NINES, NINES, 0, 0, 5, 1, 1, b"s", b"", b""))[1] + b"x"
     ),
     "a request with too long a hello": lambda: handshake.decode_opening_untrusted(
-        *handshake.encode_opening(Request(0, 1, NINES, NINES, 0, 0, 5, 1, 1, b"s", b"", bytes(5000)))
+        *handshake.encode_opening(OpenRequest(0, 1, NINES, NINES, 0, 0, 5, 1, 1, b"s", b"", bytes(5000)))
     ),
 }
 

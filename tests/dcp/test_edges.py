@@ -251,3 +251,24 @@ def test_a_gap_is_looked_at_although_datagrams_come_all_the_time():
     world.run(0.5)
     assert [type(event) for event in world.got["client"]] == [Started, Packet, Gap, Packet]
     assert root.log.head == 4
+
+
+def test_a_wide_hole_of_one_parent_does_not_cover_what_another_has_brought():
+    world = World(12)
+    world.root("has", start=0)
+    world.root("lost", start=0)
+    world.client("client", ["has", "lost"])
+    world.run(0.5)
+    world.net.set_conditions(Conditions(loss=1.0), world.address("has"), world.address("client"))
+    for number in range(1, 10):
+        world.publish("has", b"%d" % number)
+    world.net.set_conditions(Conditions(), world.address("has"), world.address("client"))
+    world.publish("has", b"10")
+    world.net.set_conditions(Conditions(loss=1.0), world.address("has"), world.address("client"))
+    world.run(0.05)
+    world.net.crash(world.address("has"))
+    world.senders["lost"].publish_hole(20)
+    world.net.pump(world.address("lost"))
+    world.run(20.0)
+    assert world.packets("client") == [(10, b"10")]
+    assert world.gaps("client") == [(0, 9), (10, 20)]

@@ -339,7 +339,7 @@ async def test_close_ends_the_iteration_after_what_is_queued_and_is_for_good():
 
 
 async def test_whoever_still_waits_when_an_endpoint_closes_is_woken():
-    """Found by reading: a task outside the block waited for ever."""
+    """Found by reading: a task outside the block waited forever."""
     ended: list[str] = []
 
     async def iterate(subscription: dcp.Subscription) -> None:

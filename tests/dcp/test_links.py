@@ -108,7 +108,7 @@ def test_a_nack_for_the_same_bytes_many_times_over_brings_them_once():
 @pytest.mark.parametrize("size", [100, 1_000])
 @pytest.mark.parametrize("loss", [0.1, 0.3])
 def test_nothing_is_retransmitted_twice_within_a_round_trip(loss, size):
-    """Found here, with jitter: the first of a repaired stretch came, and the rest was sent anew."""
+    """Found here, with jitter: the first of a repaired stretch came, and the rest was sent again."""
     for seed in range(4):
         world = World(seed, conditions=Conditions(delay=0.05, jitter=0.03))
         world.root("root")

@@ -14,7 +14,7 @@ from dcp.plain_errors import with_plain_errors
 @with_plain_errors
 @asynccontextmanager
 async def busy(*, breaks: Exception | None = None, refuses: Exception | None = None):
-    """Two nurseries deep, with a task that goes on for ever, or breaks."""
+    """Two nurseries deep, with a task that goes on forever, or breaks."""
 
     async def work():
         if breaks is not None:

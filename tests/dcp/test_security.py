@@ -19,8 +19,8 @@ from tests.dcp.world import STREAM, Wire, World
 STRANGER = ("mallory", 9)
 
 
-def request(hub_link: int = 77, *, cookie: bytes = handshake.NO_COOKIE, **changes: object) -> handshake.Request:
-    plain = handshake.Request(
+def request(hub_link: int = 77, *, cookie: bytes = handshake.NO_COOKIE, **changes: object) -> handshake.OpenRequest:
+    plain = handshake.OpenRequest(
         mode=0,
         link=hub_link,
         nonce=b"n" * 16,

@@ -40,7 +40,7 @@ def test_a_slow_child_is_disconnected_as_behind_and_its_sibling_never_notices():
 
 
 def test_a_child_that_never_catches_up_is_disconnected_too():
-    """Found by reading: who joined at the oldest counted as catching up for ever, however hopeless."""
+    """Found by reading: who joined at the oldest counted as catching up forever, however hopeless."""
     config = Config(max_log_packets=2_000, behind_after=2.0, catch_up_lag=100)
     world = World(15, conditions=LOSSLESS, config=config)
     world.root("root")

@@ -16,8 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dcp import events
 from dcp.handshake import Start
 from dcp.hub import MAX_EVENTS, Hub
-from dcp.links import downlink, retransmission, tickets, uplinks
-from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Feed, mask_of, policy, token
+from dcp.links import decoding, downlink, mending, past, protecting, retransmission, tickets, uplinks
+from dcp.profile import profile_of
+from dcp.protection import MAX_MEMBERS
+from dcp.steer import Choice
+from tests.dcp.campaign import ALL, CLASSES, CONFIG, STREAM, Client, Source, mask_of, policy, token
+from tests.dcp.protected_campaign import ProfiledHub
 
 ROOTS = ("R1", "R2")
 PARENTS = {"A": ("R1", "R2"), "X": ("A", "R1", "R2")}
@@ -30,14 +34,14 @@ class Mesh(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.rng = random.Random(7)
-        self.feed = Feed(base=(1 << 32) - 20)
+        self.feed = Source(base=(1 << 32) - 20)
         self.hubs: dict[str, Hub] = {}
         self.frozen: set[str] = set()
         self.held: list[tuple[str, str, bytes]] = []
         self.pending: list[tuple[str, str, bytes]] = []
         self.last: dict[str, int] = {}
         self.start = Start.NEW
-        self.client = Client("X", self.feed, ALL)
+        self.client = Client("X", self.feed, token(ALL))
         for name in ("R1", "R2", "A", "X"):
             self.boot(name)
 
@@ -45,7 +49,7 @@ class Mesh(RuleBasedStateMachine):
 
     def boot(self, name: str) -> None:
         """Start, or restart with empty state. A root keeps its last number, and no more."""
-        hub = self.hubs[name] = Hub(CONFIG, rng=random.Random(self.rng.getrandbits(64)))
+        hub = self.hubs[name] = self.new_hub(name, random.Random(self.rng.getrandbits(64)))
         self.frozen.discard(name)
         if name in ROOTS:
             root = hub.serve(STREAM, policy=policy())
@@ -54,11 +58,14 @@ class Mesh(RuleBasedStateMachine):
         elif name == "A":
             hub.relay(STREAM, policy=policy(), query=token(0b0011))
         else:
-            hub.subscribe(STREAM, query=token(self.client.query), start=self.start)
-            self.client.restarted(self.client.query)
+            hub.subscribe(STREAM, query=self.client.query, start=self.start)
+            self.client.restarted(mask_of(self.client.query))
         for parent in PARENTS.get(name, ())[:2]:
             hub.add_sender(STREAM, (parent, 1), now=self.now)
         self.pump()
+
+    def new_hub(self, name: str, rng: random.Random) -> Hub:
+        return Hub(CONFIG, rng=rng)
 
     def pump(self) -> None:
         for name, hub in self.hubs.items():
@@ -99,8 +106,7 @@ class Mesh(RuleBasedStateMachine):
         """The feed's next packet; a root that it does not reach has a hole when the next one comes."""
         previous = self.feed.last
         an = previous + step
-        self.feed.packets.append((an, kind))
-        self.feed.class_of[an] = kind
+        self.feed.add(an, bytes((kind,)))
         for name in reaches:
             if name in self.frozen:
                 continue
@@ -209,7 +215,7 @@ class Mesh(RuleBasedStateMachine):
     @rule(start=st.sampled_from([Start.NEW, Start.OLDEST]), query=st.integers(1, ALL))
     def restart_the_client(self, start, query):
         self.start = start
-        self.client.query = query
+        self.client.query = token(query)
         self.boot("X")
 
     @rule(query=st.integers(1, ALL))
@@ -244,9 +250,15 @@ class Mesh(RuleBasedStateMachine):
                     assert len(link.outbox) <= downlink.MAX_OUTBOX
                     assert len(link.repairs.queue) <= retransmission.MAX_REPAIRS
                     assert len(link.repairs._marks) <= retransmission.MAX_MARKS
+                    assert len(link.past.waiting) <= past.MAX_FETCHES_WAITING
+                    assert len(link.past._corrections) <= past.MAX_CORRECTIONS
                 used = sum(
                     (k.interest is not None and k.interest.slot is not None)
-                    + (k.pending is not None and k.pending.interest is not None and k.pending.interest.slot is not None)
+                    + sum(
+                        wish is not None and wish.interest is not None and wish.interest.slot is not None
+                        for wish in (*k.unheard, k.pending)
+                    )
+                    + sum(previous.interest.slot is not None for previous in k.previous)
                     for k in parent.children.values()
                 )
                 assert len(parent.log._slots) == used, "a slot was never given back"
@@ -271,5 +283,44 @@ class Mesh(RuleBasedStateMachine):
         self.client.check_complete()
 
 
+class ProtectedMesh(Mesh):
+    """The same with profiles, and protections that change with any step."""
+
+    profile = profile_of("latency")
+
+    def new_hub(self, name: str, rng: random.Random) -> Hub:
+        hub = ProfiledHub(CONFIG, rng=rng)
+        hub.profile = self.profile if name == "X" else profile_of("reliable")
+        return hub
+
+    @rule(profile=st.sampled_from([profile_of("newest"), profile_of(deadline=0.05), profile_of("latency")]))
+    def restart_the_client_with_another_profile(self, profile):
+        self.profile = profile
+        self.boot("X")
+
+    @rule(name=st.sampled_from(["A", "X"]), every=st.sampled_from([0, 1, 2, 4]), span=st.sampled_from([1, 4]))
+    def protect(self, name, every, span):
+        steering = self.hubs[name].receivers[STREAM].mending.steering
+        steering.choice, steering.why = Choice(every, 1, span), "fixed"
+        steering._fixed = steering.choice
+
+    @invariant()
+    def protection_is_bounded(self):
+        for hub in self.hubs.values():
+            for child in hub.receivers.values():
+                for decoder in child.mending._decoders.values():
+                    assert len(decoder) <= decoding.MAX_ROWS
+                    assert len(decoder._known) <= decoding.MAX_KNOWN
+                assert len(child.mending._rebuilt) <= mending.MAX_REBUILT
+            for parent in hub.senders.values():
+                for link in parent.links.values():
+                    if link.protection is not None:
+                        assert link.protection._packets <= MAX_MEMBERS
+                        assert len(link.protection._copies) <= protecting.MAX_COPIES_WAITING
+
+
+TestProtectedMesh = ProtectedMesh.TestCase
+TestProtectedMesh.settings = settings(max_examples=20, stateful_step_count=60, deadline=None)
+
 TestMesh = Mesh.TestCase
-TestMesh.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
+TestMesh.settings = settings(max_examples=25, stateful_step_count=60, deadline=None)

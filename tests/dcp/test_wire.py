@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp import control, handshake, wire
+from dcp import control, handshake, protection, wire
+from dcp.config import Config
 from dcp.errors import MalformedDatagram
 from tests.dcp import packets
 from tests.dcp.world import World
@@ -18,8 +19,23 @@ GOLDEN = {
     "data": "1380567c00000005000000030c0c0c0cab9e7207da853c666c696768742f3e",
     "stream data": "13021dcc00000065000000640c0c0c0c45f2574660ce6279746573",
     "bundle": "1301e08b0000000c000000090c0c0c0c08eefbd532c4010000000100043c612f3e0000000200043c622f3e",
-    "keep-alive": "13107c4100000007000000050c0c0c0c56de5f517a9b0102030405060708090a"
+    "keep-alive": "13104b1400000007000000050c0c0c0c1efcf44c789d0102030405060708090a000000030b0000000100000005000000"
+    "01000000070000000100000006",
+    "keep-alive without settled": "13107c4100000007000000050c0c0c0c56de5f517a9b0102030405060708090a"
     "000000030300000001000000050000000100000007",
+    "index": "13016d6200000000000000000c0c0c0c233721a94fa40800000003000000000000000700000001000000090101a302",
+    "index request": "1301c2ab00000000000000000a0a0a0ad9d95a9cd1ec0700000003000000000000000700000002000000000000000c00"
+    "000002",
+    "fetch": "130131db00000000000000000a0a0a0a3870330af0b509000000030000000000000008000000000000000d",
+    "repair": "1301ce8000000130000000030c0c0c0c4c24b7c8f2290a01070202ff0000012b1234636f646564206279746573",
+    "repair of bundles": "1301a2b00000000d000000090c0c0c0c85b2f572fb010a023f0202010201011234636f646564206279746573",
+    "protect": "1301780100000000000000000a0a0a0a4d273c250dde0b01020304040104007d2800fa",
+    "group": "1301f16400000000000000000c0c0c0c5e80a65a818c0c0e0e0e0e00000003000102030405060708090a0b0c0d0e0f10"
+    "1112131415161718191a1b1c1d1e1f5dc1efff0102",
+    "siblings": "130106ff00000000000000000c0c0c0c56b98fb6486e0e0e0e0e0e0104c000020711f8000102030405060708090a0b0c"
+    "0d0e0f",
+    "lateral": "1301a1f000000000000000000c0c0c0c63c11c5886340f010200000005000000060003584f52",
+    "heard": "130189bf00000000000000000a0a0a0a3a3fc68d57150d0e0e0e0e0000000000000009",
     "hole": "1301ac6e00000000000000000c0c0c0c4ce6c2d9ca2b020000000300000000000000070000000000000009",
     "fragment": "1301afb80000000c000000090c0c0c0c76e5718033c403000000040000000868616c66",
     "prepared": "1301f0bd00000000000000000c0c0c0cec54e773ae290500000004000000000000000b",
@@ -60,6 +76,8 @@ def decode_all(data: bytes) -> None:
         control.decode_close_untrusted,
         control.decode_control_untrusted,
         lambda body: control.decode_bundle_untrusted(body, 1, 9),
+        lambda body: protection.decode_repair_untrusted(body, 0, 9, 13),
+        protection.decode_protect_untrusted,
     ):
         try:
             decode(body)
@@ -283,7 +301,8 @@ def test_truncations_of_what_is_really_under_way_change_nothing():
 def test_a_hostile_peer_with_a_right_seal_breaks_nothing_but_its_own_link(towards):
     """Sealed rubbish from the other end of a link: no exception, whatever it says, then and later."""
     for seed in range(40):
-        world = World(seed)
+        is_protected = seed % 2 == 1
+        world = World(seed, config=Config(fixed_protection=(2, 1, 4)) if is_protected else None)
         world.root("root")
         world.root("honest")
         world.client("client", ["root", "honest"])

@@ -11,7 +11,8 @@ from dcp import control, events, wire
 from dcp.config import Config
 from dcp.handshake import Start
 from dcp.hub import Hub
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
+from dcp.profile import PLAIN, Profile
 from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
@@ -43,7 +44,7 @@ class World:
         self.accepting = True
 
     @staticmethod
-    def address(name: str) -> Address:
+    def address(name: str) -> SocketAddress:
         return (name, 1)
 
     def hub(self, name: str, config: Config | None = None) -> Hub:
@@ -81,9 +82,12 @@ class World:
         start: Start = Start.NEW,
         position: int | None = None,
         config: Config | None = None,
+        profile: Profile = PLAIN,
     ) -> Receiver:
         hub = self.hub(name, config)
-        receiver = hub.subscribe(STREAM, query=query, start=start, position=position, stream_mode=self.stream_mode)
+        receiver = hub.subscribe(
+            STREAM, query=query, start=start, position=position, stream_mode=self.stream_mode, profile=profile
+        )
         self.receivers[name] = receiver
         self.net.add(self.address(name), hub)
         for parent in parents:
@@ -126,7 +130,7 @@ class World:
     def told(self, name: str, kind: type) -> list[Any]:
         return [event for event in self.events[name] if isinstance(event, kind)]
 
-    def _on_event(self, address: Address, event: events.Event, now: float) -> None:
+    def _on_event(self, address: SocketAddress, event: events.Event, now: float) -> None:
         name = address[0]
         self.events[name].append(event)
         if isinstance(event, events.OpeningReceived) and self.accepting:
@@ -138,13 +142,13 @@ class Wire:
 
     def __init__(self, world: World) -> None:
         self.seen: list[tuple[float, str, str, bytes]] = []
-        original = world.net._send
+        original = world.net.send
 
-        def send(source: Address, to: Address, data: bytes) -> None:
+        def send(source: SocketAddress, to: SocketAddress, data: bytes) -> None:
             self.seen.append((world.net.now, source[0], to[0], data))
             original(source, to, data)
 
-        world.net._send = send  # type: ignore[method-assign]
+        world.net.send = send  # type: ignore[method-assign]
 
     def flagged(self, flag: int, source: str | None = None, to: str | None = None) -> list[tuple[float, bytes]]:
         return [
