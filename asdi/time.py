@@ -13,7 +13,9 @@ from typing import NamedTuple
 SECONDS_A_DAY = 86_400
 _UNPRINTABLE = re.compile(rb"[^ -~]+")
 # Sequence, day, time, facility and type: enough to trust the day even if the rest of the line is not a message.
-_HEADER = re.compile(rb"[0-9A-Fa-f]{4}(0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d[A-Z0-9]{4}[A-Z]{2}(?:\s|$)")
+_HEADER = re.compile(
+    rb"([0-9A-Fa-f]{4})(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])([0-5]\d)([0-5]\d)[A-Z0-9]{4}[A-Z]{2}(?:\s|$)"
+)
 _EPOCH = date(1970, 1, 1)
 
 SEQUENCE_SPACE = 1 << 16
@@ -29,12 +31,26 @@ GUARD = 8_192
 LONGEST_SILENCE = _HALF // CLOCK_RATE
 
 
+def header(line: bytes) -> tuple[int, int, int] | None:
+    """Sequence number, day of the month and second of the day of a line's header; None when the line has none."""
+    found = _header(line)
+    if found is None:
+        return None
+    sequence, day, hour, minute, second = found.groups()
+    return int(sequence, 16), int(day), int(hour) * 3600 + int(minute) * 60 + int(second)
+
+
 def header_day(line: bytes) -> int | None:
     """The day of the month in a line's header; None when the line has no such header, whatever else it is."""
+    found = _header(line)
+    return int(found[2]) if found else None
+
+
+def _header(line: bytes) -> re.Match[bytes] | None:
     found = _HEADER.match(line)
     if found is None and not (line.isascii() and line.rstrip().decode("ascii").isprintable()):
         found = _HEADER.match(_UNPRINTABLE.sub(b"", line))  # the parser leaves such bytes out, too
-    return int(found[1]) if found else None
+    return found
 
 
 def date_near(day: int, reference: date) -> date:
@@ -91,12 +107,16 @@ class Unwrapper:
     The clock runs at 256 numbers per second of Unix time, faster than the feed. A number is congruent to its sequence
     number, follows the number before it, and is kept within about one space (65,536) below the clock: when it has
     fallen a whole space and a guard behind, numbering jumps one space ahead. A jump is not a loss: `missed` counts what
-    the feed itself skipped. A root that starts takes the highest fitting number that is not above the clock. That is
-    what the others have too, except while they are about to jump: then `settled` is False, and the root must not
-    publish before it turns True (half a minute at usual rates).
+    the feed itself skipped. A root that starts takes the highest fitting number that is a guard below the clock. That
+    is what the others have too, unless they jumped a moment ago: when that is possible `settled` is False, and the root
+    must not publish before it turns True (half a minute at usual rates).
+
+    `at_rest` is for lines of files, which may come in any order: a time before the tick starts again, too. So the
+    number of a line depends on the line itself and on those of the same tick before it, wherever a file begins.
     """
 
-    def __init__(self, position: Position | None = None) -> None:
+    def __init__(self, position: Position | None = None, *, at_rest: bool = False) -> None:
+        self._at_rest = at_rest
         self._an = position.an if position else 0
         self._time = position.time if position else 0
         self._started = position is not None
@@ -115,11 +135,15 @@ class Unwrapper:
     def number(self, sequence: int, time: int) -> int:
         """The number of the message with this sequence number at this Unix time (whole seconds)."""
         clock = time // TICK * TICK * CLOCK_RATE
-        if not self._started or time - self._time > LONGEST_SILENCE:
+        if (
+            not self._started
+            or time - self._time > LONGEST_SILENCE
+            or (self._at_rest and time // TICK < self._time // TICK)
+        ):
             self.restarts += self._started
             self._started = True
-            an = clock - (clock - sequence) % SEQUENCE_SPACE
-            self.settled = clock - an >= GUARD
+            an = clock - GUARD - (clock - GUARD - sequence) % SEQUENCE_SPACE
+            self.settled = clock - an < SEQUENCE_SPACE
             self._an, self._time = an, time
             return an
         step = (sequence - self._an + _HALF) % SEQUENCE_SPACE - _HALF
@@ -133,7 +157,7 @@ class Unwrapper:
             behind = clock - an
             if behind >= SEQUENCE_SPACE + GUARD:
                 an += (behind - GUARD) // SEQUENCE_SPACE * SEQUENCE_SPACE
-            if not self.settled and clock - an >= GUARD:
+            if not self.settled and clock - an < SEQUENCE_SPACE:
                 self.settled = True
         self._an = an
         self._time = max(self._time, time)
