@@ -6,13 +6,12 @@ first used: a program that only prints its help pays for no event loop.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing `typing` for it would be half of what importing this package takes
 if TYPE_CHECKING:
-    from dcp import Gap, Packet, Started
+    from dcp import Gap, Omitted, Packet, Started
     from peer import blocking, guest
     from peer.api import join, root, root_from
+    from peer.blocking import Notice
     from peer.combine import FromSource, Source, open_combined, open_combiner
     from peer.errors import (
         FeedError,
@@ -32,17 +31,21 @@ if TYPE_CHECKING:
         ChildLost,
         ColdRestart,
         Degraded,
+        Disputed,
         Leaving,
         Left,
+        OtherVersion,
         ParentGained,
         ParentLost,
         ParentSuspected,
         ResilienceChanged,
         Restored,
+        Starved,
         Thawed,
     )
-    from peer.node import Event, Peer, open_peer
+    from peer.node import Event, Peer
     from peer.observe.statistics import ChildStatistics, ParentStatistics, Statistics
+    from peer.opening import open_peer
     from peer.options import PeerOptions
     from peer.role import Role
     from xmlswitch import QueryError
@@ -54,6 +57,7 @@ __all__ = [
     "ColdRestart",
     "Degraded",
     "Disconnected",
+    "Disputed",
     "Event",
     "FallingBehind",
     "FeedError",
@@ -64,7 +68,10 @@ __all__ = [
     "Left",
     "NotSynchronised",
     "NotXml",
+    "Notice",
     "NumbersRestarted",
+    "Omitted",
+    "OtherVersion",
     "Overrun",
     "Packet",
     "ParentGained",
@@ -85,6 +92,7 @@ __all__ = [
     "SeveralOwners",
     "Source",
     "Started",
+    "Starved",
     "Statistics",
     "StreamUnavailable",
     "Thawed",
@@ -100,9 +108,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dcp": ("Gap", "Packet", "Started"),
+    "dcp": ("Gap", "Omitted", "Packet", "Started"),
     "peer.items": ("QuerySwitched",),
     "peer.api": ("join", "root", "root_from"),
+    "peer.blocking": ("Notice",),
     "peer.combine": ("FromSource", "Source", "open_combined", "open_combiner"),
     "peer.role": ("Role",),
     "peer.errors": (
@@ -114,10 +123,11 @@ _HOMES = {
         *("NumbersRestarted", "QueryNarrowed", "QueryWidened"),
     ),
     "peer.mesh.events": (
-        *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Leaving", "Left", "ParentGained", "ParentLost"),
-        *("ParentSuspected", "ResilienceChanged", "Restored", "Thawed"),
+        *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Disputed", "Leaving", "Left", "OtherVersion"),
+        *("ParentGained", "ParentLost", "ParentSuspected", "ResilienceChanged", "Restored", "Starved", "Thawed"),
     ),
-    "peer.node": ("Event", "Peer", "open_peer"),
+    "peer.node": ("Event", "Peer"),
+    "peer.opening": ("open_peer",),
     "peer.options": ("PeerOptions",),
     "peer.observe.statistics": ("ChildStatistics", "ParentStatistics", "Statistics"),
     "xmlswitch": ("QueryError",),
@@ -126,10 +136,16 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("blocking", "guest")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    import importlib
+
     if name in _MODULES:
         return importlib.import_module(f"peer.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'peer' has no attribute {name!r}")
     return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

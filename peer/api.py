@@ -22,7 +22,8 @@ import trio
 from dcp.plain_errors import with_plain_errors
 from peer.feeds.options import FeedOptions
 from peer.feeds.state import default_folder
-from peer.node import Peer, open_peer
+from peer.node import Peer
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.optionspec import from_keywords, options_of
 from peer.role import Role
@@ -64,6 +65,7 @@ async def root_from(stream: str, feed: str, **keywords: Unpack[RootFromKeywords]
     docs/options.md lists the keywords. The block runs beside the feed; `ended` of what it is given is set when the feed
     has ended. FeedError.
     """
+    from peer.feeds.first_look import check_feed
     from peer.feeds.plan import plan_feed
     from peer.feeds.serve import RootFeed
 
@@ -71,6 +73,7 @@ async def root_from(stream: str, feed: str, **keywords: Unpack[RootFromKeywords]
     given: Mapping[str, Any] = keywords
     about_feed = {name: value for name, value in given.items() if name in of_feed}
     plan = plan_feed(FeedOptions(source=feed, **from_keywords(FeedOptions, "root_from", about_feed)))
+    await trio.to_thread.run_sync(check_feed, plan)
     about_peer = {name: value for name, value in given.items() if name not in of_feed}
     serving = RootFeed(_root_options(stream, "root_from", about_peer), plan)
     async with trio.open_nursery() as nursery:

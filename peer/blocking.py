@@ -32,7 +32,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import trio
 
-from dcp import Gap, Packet
+from dcp import Gap, Omitted, Packet
 from peer import api
 from peer.errors import PeerClosed, has_left, plain
 from peer.items import Content
@@ -113,11 +113,11 @@ class _Thread:
         if self.events is None:
             if isinstance(event, Gap):
                 return  # it comes in its place among the packets
-            told = self.items.put_or_drop(event)
+            was_taken = self.items.put_or_drop(event)
         else:
-            told = self.events.put_or_drop(event)
-        if not told:
-            log.info("the program is too slow: it was not told of %s", type(event).__name__)
+            was_taken = self.events.put_or_drop(event)
+        if not was_taken:
+            log.info("the program is too slow: it missed %s", type(event).__name__)
 
     @property
     def is_alive(self) -> bool:
@@ -350,8 +350,8 @@ def listen(
 ) -> Listener:
     """Take part in a stream by callbacks, all in one thread. Options as of `peer.join`.
 
-    `on_event` is called with gaps, starts and switches of the query, each in its place among the packets, and with
-    every event of `Peer.events`. Without it a gap is logged as a warning.
+    `on_event` is called with gaps, starts, switches of the query and late packets (`Omitted`), each in its place among
+    the packets, and with every event of `Peer.events`. Without it gaps and late packets are logged as warnings.
     """
     thread = _Thread(api.join(stream, **keywords), max_waiting=max_waiting, statistics_every=statistics_every)
     thread.tells = on_event is not None
@@ -370,6 +370,8 @@ def calls_of(
             on_event(item)
         elif isinstance(item, Gap):
             log.warning("%s: packets after %d up to %d could not be had", stream, item.after, item.until)
+        elif isinstance(item, Omitted):
+            log.warning("%s: packet %d came late; pass on_event to receive such packets", stream, item.an)
 
     return call
 

@@ -6,8 +6,10 @@ each source and a root of each sub-stream; a client joins the sub-streams, and i
     async with open_combiner("air", [Source(stream="asdi"), Source(stream="runways")], options):
         await trio.sleep_forever()
 
-    async with open_combined("air", ["asdi", "runways"], options) as stream:
+    async with open_combined("air", None, options) as stream:
         async for source, item in stream: ...
+
+A combiner is also a root of the stream NAME, which has no packets: whoever joins that asks its root for the sources.
 """
 
 from __future__ import annotations
@@ -19,16 +21,20 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from dcp import Gap, Packet, Started
+from dcp import Gap, Omitted, Packet, Started
 from dcp.plain_errors import with_plain_errors
 from peer.items import Content, QuerySwitched
-from peer.node import Peer, open_peer
-from peer.options import PeerOptions
+from peer.mesh.encoding import MAX_SOURCES_BYTES
+from peer.mesh.hostport import HostPort
+from peer.node import Peer
+from peer.opening import open_peer
+from peer.options import PeerOptions, default_listen
 from peer.role import Role
 
 SEPARATOR = "--"
 MAX_SOURCES = 16
 """Each costs a client n links of its own."""
+LOOK_INTERVAL = 0.2
 QUEUE = 256
 """Items of all sources that a client has not taken; beyond, each source waits in its peer's own queue."""
 
@@ -51,6 +57,7 @@ class Publisher(Protocol):
 
     def publish(self, payload: bytes, *, an: int | None = None, contiguous: bool = True) -> int: ...
     def publish_hole(self, until: int) -> None: ...
+    def publish_late(self, payload: bytes, *, an: int) -> None: ...
 
 
 class SourceRelay:
@@ -66,6 +73,8 @@ class SourceRelay:
         self.repeated = 0
         """Packets at or below what was published already: of an input that came back, or whose numbers began again."""
         self.holes = 0
+        self.late = 0
+        """Packets that a parent of the source had left out: put in their place, and sent to the children past it."""
 
     def take(self, item: Content) -> None:
         if isinstance(item, Started):
@@ -83,6 +92,10 @@ class SourceRelay:
         elif isinstance(item, Gap):
             if self._head is None or item.until > self._head:
                 self._hole(item.until)
+        elif isinstance(item, Omitted):
+            if self._head is not None:
+                self._publisher.publish_late(item.payload, an=item.an)
+                self.late += 1
         elif isinstance(item, QuerySwitched):
             raise ValueError("the query of a combiner is part of what its stream means, and does not change")
 
@@ -106,8 +119,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """Running: a client and a root for every source."""
+    """Running: a client and a root for every source, and a root that stands for all of them."""
 
+    index: Peer
     inputs: dict[str, Peer]
     outputs: dict[str, Peer]
     relays: dict[str, SourceRelay]
@@ -122,9 +136,13 @@ async def open_combiner(combined: str, sources: Sequence[Source], options: PeerO
     labels = [source.stream.partition(".")[0] for source in sources]
     if len(set(labels)) != len(labels):
         raise ValueError("two sources have the same name: their sub-streams could not be told apart")
-    combiner = Combiner({}, {}, {})
+    if len(" ".join(labels).encode()) > MAX_SOURCES_BYTES:
+        raise ValueError(f"the names of the sources have more than {MAX_SOURCES_BYTES} bytes in all")
+    standing_for = replace(options, stream=combined, role=Role.ROOT, query=None, raw=True, sources=tuple(labels))
     async with AsyncExitStack() as stack:
         nursery = await stack.enter_async_context(trio.open_nursery())
+        index = await stack.enter_async_context(open_peer(standing_for, keeps_numbers=False))
+        combiner = Combiner(index, {}, {}, {})
         for label, source in zip(labels, sources, strict=True):
             receiving = replace(
                 options, stream=source.stream, role=Role.LEAF, query=source.query, namespaces=source.namespaces
@@ -151,6 +169,9 @@ class _Output:
     def publish_hole(self, until: int) -> None:
         self._peer.publish_hole(until)
 
+    def publish_late(self, payload: bytes, *, an: int) -> None:
+        self._peer.publish_late(payload, an=an)
+
 
 async def _relay(source: Peer, relay: SourceRelay) -> None:
     async for item in source:
@@ -160,9 +181,14 @@ async def _relay(source: Peer, relay: SourceRelay) -> None:
 @with_plain_errors
 @asynccontextmanager
 async def open_combined(
-    combined: str, sources: Sequence[str], options: PeerOptions
+    combined: str, sources: Sequence[str] | None, options: PeerOptions
 ) -> AsyncIterator[trio.MemoryReceiveChannel[FromSource]]:
-    """A client of a combined stream: what comes of any source, each in its own order, until the block ends."""
+    """A client of a combined stream: what comes of any source, each in its own order, until the block ends.
+
+    `sources` may name a part of it; None is all that its roots name, however long it takes to find one.
+    """
+    if sources is None:
+        sources = await find_sources(combined, options)
     send, receive = trio.open_memory_channel[FromSource](QUEUE)
     async with AsyncExitStack() as stack:
         nursery = await stack.enter_async_context(trio.open_nursery())
@@ -174,6 +200,25 @@ async def open_combined(
         send.close()
         yield receive
         nursery.cancel_scope.cancel()
+
+
+async def find_sources(combined: str, options: PeerOptions, *, near: HostPort | None = None) -> tuple[str, ...]:
+    """What a combined stream consists of. Waits for a root of that name; empty if it is not a combined one."""
+    from dht import DirectoryUnavailable
+    from peer.observe.crawl import open_crawler
+
+    bootstrap = options.bootstrap if near is None else (near, *options.bootstrap)
+    listen = options.listen or default_listen(bootstrap)
+    visitor = open_crawler((listen[0], 0), bootstrap, beacon=options.beacon, transport=options.transport)
+    async with visitor as crawler:
+        assert crawler.directory is not None
+        while True:
+            try:
+                if await crawler.directory.roots(combined):
+                    return await crawler.sources(combined)
+            except DirectoryUnavailable:
+                pass  # not yet
+            await trio.sleep(LOOK_INTERVAL)
 
 
 async def _follow(peer: Peer, label: str, send: trio.MemorySendChannel[FromSource]) -> None:

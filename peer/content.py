@@ -8,9 +8,9 @@ are asked for a necessary condition of it (`Query.need`).
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
-from dcp import Gap, Packet, PayloadRefused
+from dcp import Gap, Omitted, Packet, PayloadRefused
 from dcp.events import QuerySwitched as ParentsSwitched
 from dcp.receiver import Receiver
 from peer.items import Content, QuerySwitched
@@ -20,6 +20,8 @@ from xmlswitch import MalformedDocument, Query, Switch
 # Queries that were asked for and have not taken effect yet. A program that changes its query faster than parents can
 # follow skips the ones between.
 MAX_WANTED = 64
+MAX_EARLIER = 8
+"""Queries that held before and are remembered for late packets, which come within seconds."""
 
 
 class Subscription:
@@ -38,6 +40,8 @@ class Subscription:
         self._is_router = is_router
         self._wanted: OrderedDict[bytes, Query | None] = OrderedDict()
         self._position: int | None = None
+        self._switch: Switch[Query] | None = None
+        self._earlier: deque[tuple[int, Switch[Query] | None]] = deque(maxlen=MAX_EARLIER)
         self._use(query)
 
     @property
@@ -70,16 +74,25 @@ class Subscription:
             if event is None:
                 return None
             if isinstance(event, Packet):
-                self._position = event.an
-                item = self._opened(event)
+                if self._position is not None and event.an <= self._position:
+                    switch = self._switch_at(event.an)  # in the order of arrival, one may belong before a switch
+                else:
+                    self._position, switch = event.an, self._switch
+                item = self._opened(event, switch)
                 if item is None:
                     self.not_matching += 1
                     continue
                 return item
+            if isinstance(event, Omitted):
+                late = self._opened(Packet(*event), self._switch_at(event.an))
+                if isinstance(late, Packet):
+                    return Omitted(*late)
+                self.not_matching += late is None
+                continue  # one that can't be opened is counted: behind the position there is no place for a gap
             if isinstance(event, Gap):
-                self._position = event.until
+                self._position = max(event.until, self._position or 0)
             elif isinstance(event, ParentsSwitched):
-                self._position = event.position
+                self._position = max(event.position, self._position or 0)
                 if self._is_router or not self._switch_with(event.query):
                     continue  # what parents send is another thing than what the client wants
                 return QuerySwitched(event.position, self.query)
@@ -117,24 +130,30 @@ class Subscription:
         return QuerySwitched(self._position, query)
 
     def _use(self, query: Query | None) -> None:
+        if self._position is not None:
+            self._earlier.append((self._position, self._switch))
         self.query = query
         self._switch = _switch_of(query)
         if self._is_router:
             self._policy.watch(query)
 
-    def _opened(self, packet: Packet) -> Packet | Gap | None:
+    def _switch_at(self, an: int) -> Switch[Query] | None:
+        """The query that holds at an AN, which may be behind us."""
+        return next((switch for until, switch in self._earlier if an <= until), self._switch)
+
+    def _opened(self, packet: Packet, switch: Switch[Query] | None) -> Packet | Gap | None:
         """The packet with its content; a gap if the envelope can't be opened; None if the query does not match."""
         try:
             opened = self._policy.envelope.take_untrusted(packet.payload)
         except PayloadRefused:
             self.unreadable += 1
             return Gap(packet.an - 1, packet.an)
-        if self._switch is not None:
-            if opened.query is not None and opened.query is self.query:
+        if switch is not None:
+            if switch is self._switch and opened.query is not None and opened.query is self.query:
                 matches = opened.matches  # it was matched together with the children's queries
             else:
                 try:
-                    matches = self._switch.match_mask(opened.content) != 0
+                    matches = switch.match_mask(opened.content) != 0
                 except MalformedDocument:
                     self._policy.unreadable += 1
                     matches = False

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable
-from ipaddress import IPv6Address, ip_address
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
-from dcp.compression import EnvelopeCheck
 from dcp.guard import fault
-from dcp.links.link import Address
-from dcp.receiver import Receiver
-from dcp.sender import Sender
+from dcp.links.link import SocketAddress
+from dcp.verdicts import FORGED
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
+from peer.disputes import held_in_words
 from peer.envelope import Envelope
 from peer.errors import QueryNotCarried
 from peer.flow import (
@@ -50,11 +49,17 @@ from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, JoinTicket, LinkId
 from peer.mesh.machine import Mesh
-from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
+from peer.mesh.messages import MAX_QUERY_BYTES, About, CloseReason, PeerId, RefuseReason
 from peer.mesh.placement.moves import Placement
 from peer.mesh.placement.neighbourhood import LinkQuality
+from peer.other_versions import of_dcp
+from peer.presence import Presence
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.role import Role
+from peer.streaming import open_stream
+from peer.trust.batches import BatchSigner
+from peer.trust.check import Trust
+from peer.trust.signing import SigningQueue
 from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.
@@ -81,14 +86,16 @@ class PeerCore:
         rng: random.Random,
         policy: XPathPolicy | None = None,
         placement: Placement | None = None,
+        trust: Trust | None = None,
+        signer: BatchSigner | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """With a signer a root signs its packets, with the Unix time of `wall()`; `trust` is for all others."""
         self.config = config
         if policy is None:
             policy = XPathPolicy(Envelope(remembers=config.role is Role.ROUTER and config.deliver))
         self.policy = policy
         self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock)
-        self.sender: Sender | None = None
-        self.receiver: Receiver | None = None
         self.client: Subscription | None = None
         """What the client here is handed; None at a root, and at a router that only passes packets on."""
         own = token_of(config.query)
@@ -99,27 +106,12 @@ class PeerCore:
             raise QueryNotCarried(NOT_CARRIED)
         self._narrow_at = 0.0
         self._fitted = 0
-        upstream = self._first_upstream_query()
-        if config.role is Role.ROOT:
-            self.sender = self.hub.serve(config.stream, policy=self.policy)
-        elif config.role is Role.ROUTER:
-            self.receiver, self.sender = self.hub.relay(
-                config.stream,
-                policy=self.policy,
-                query=upstream,
-                start=config.start,
-                position=config.position,
-                deliver=config.deliver,
-                accepts=EnvelopeCheck(self.policy.envelope.content_untrusted),
-            )
-        else:
-            self.receiver = self.hub.subscribe(
-                config.stream,
-                query=own,
-                start=config.start,
-                position=config.position,
-                accepts=EnvelopeCheck(self.policy.envelope.content_untrusted),
-            )
+        query = own if config.role is Role.LEAF else self._first_upstream_query()
+        self.trust = trust
+        self.receiver, self.sender = open_stream(self.hub, config, self.policy, trust, query=query)
+        self.signing: SigningQueue | None = None
+        if signer is not None and self.sender is not None:
+            self.signing = SigningQueue(self.sender, signer, wall)
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             is_router = config.role is Role.ROUTER
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
@@ -132,6 +124,7 @@ class PeerCore:
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
+        self._presence = Presence(config, self.receiver, self.sender)
         self._disconnecting: str | None = None
         self.disconnected: str | None = None
         """Why this peer gave up its parents, until `rejoin`."""
@@ -143,7 +136,7 @@ class PeerCore:
             rng=random.Random(rng.getrandbits(64)),
             placement=placement,
             observer=self,
-            admits=self._admits,
+            admits=self.config.admits,
             carries=self._carries,
             covers=self.policy.covers_untrusted,
             coverage=self._coverage,
@@ -159,15 +152,6 @@ class PeerCore:
     def subscription(self) -> bytes:
         """What this peer asks its parents for, which is what it has for its children; a root has everything."""
         return EVERYTHING if self.receiver is None else self.receiver.change.target
-
-    def _admits(self, address: Address) -> bool:
-        networks = self.config.children_from
-        if not networks:
-            return True
-        host = ip_address(address[0])
-        if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
-            host = host.ipv4_mapped  # how a socket of both families shows IPv4
-        return any(host in network for network in networks)
 
     def _carries(self, query: bytes) -> bool:
         return self.policy.covers_untrusted(self._carry, query)  # a join's comes here before dcp has checked it
@@ -203,6 +187,8 @@ class PeerCore:
         """Give the mesh its next packet (roots only): an envelope, see `peer.envelope`."""
         if self.config.role is not Role.ROOT or self.sender is None:
             raise ValueError("only a root publishes")
+        if self.signing is not None:
+            return self.signing.add(payload, an=an, contiguous=contiguous)
         return self.sender.publish(payload, an=an, contiguous=contiguous)
 
     def add_candidates(self, records: Iterable[CandidateRecord], *, now: float) -> None:
@@ -231,6 +217,8 @@ class PeerCore:
 
     def leave(self, *, now: float) -> None:
         """Tell everybody; `Left` comes when the children have had time to find other parents."""
+        if self.signing is not None:
+            self.signing.flush(now, at_once=True)
         if self.disconnected is not None:  # the mesh has been left already
             self._tell(meshevents.Left())
         else:
@@ -239,7 +227,7 @@ class PeerCore:
 
     # --- the five methods ---------------------------------------------------------------------------------------------
 
-    def receive_datagram(self, data: bytes, address: Address, *, now: float) -> bool:
+    def receive_datagram(self, data: bytes, address: SocketAddress, *, now: float) -> bool:
         """Whether it changed anything: garbage does not."""
         if not self.hub.receive_datagram(data, address, now=now):
             return False
@@ -253,16 +241,20 @@ class PeerCore:
             self.mesh.handle_timeout(now=now)
         if now >= self._narrow_at:
             self._fit_query(now)
+        self._presence.look(now)
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + self.config.flow.look_interval
             self._control_flow(now)
         self._settle(now)
 
-    def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, Address]]:
+    def datagrams_to_send(self, *, now: float) -> list[tuple[bytes, SocketAddress]]:
+        if self.signing is not None:
+            self.signing.flush(now)
         return self.hub.datagrams_to_send(now=now)
 
     def next_timeout(self, *, now: float) -> float | None:
-        times = (self.hub.next_timeout(now=now), self.mesh.next_timeout(), self._look_at)
+        sign_at = self.signing.due_at if self.signing is not None else None
+        times = (self.hub.next_timeout(now=now), self.mesh.next_timeout(), self._look_at, sign_at)
         return min((t for t in times if t is not None), default=None)
 
     def next_event(self) -> PeerEvent | None:
@@ -287,6 +279,10 @@ class PeerCore:
     def wanted(self) -> bytes | None:
         """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
         return None if self.client is None else self.client.token
+
+    def about(self) -> About:
+        """What people may know about this peer (`LinkObserver`)."""
+        return replace(self._presence.about(), disputes=held_in_words(self.mesh.parents.links.values()))
 
     def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""
@@ -384,7 +380,9 @@ class PeerCore:
             case dcp_events.LinkOpened(_, number, _, reply):
                 if (link := self._links.parent(number)) is not None:
                     mesh.link_opened(link, reply, now=now)
-            case dcp_events.LinkRefused(_, number, _, reason, body):
+            case dcp_events.LinkRefused(_, number, address, reason, body):
+                if reason == Reason.VERSION:
+                    self._events.append(of_dcp(address, body))
                 if (link := self._links.forget_parent(number)) is not None:
                     self._refused(link, reason, body, now)
             case dcp_events.LinkLost(_, number, _, reason, _):
@@ -401,8 +399,7 @@ class PeerCore:
                 if answer is not None:
                     self.hub.answer(ticket, answer)
             case dcp_events.InquiryAnswered(number, _, reply):
-                inquiry = self._inquiries.pop(number, None)
-                if inquiry is None:
+                if (inquiry := self._inquiries.pop(number, None)) is None:
                     return
                 if reply is None:
                     mesh.inquiry_timed_out(inquiry, now=now)
@@ -420,8 +417,16 @@ class PeerCore:
                     for link in self._links.children():
                         # The head they know from us no longer holds; on a new link they learn the new numbers.
                         mesh.drop_child(link, CloseReason.COLD_RESTART, now=now)
-            case dcp_events.ChildOpened():
-                pass
+            case dcp_events.Disputed(_, number, _, after, until, why):
+                if (link := self._links.parent(number)) is not None:
+                    mesh.parent_disputed(link, after=after, until=until, reason=why, now=now)
+            case dcp_events.Convicted(_, number, _, an, why):
+                if (link := self._links.parent(number)) is not None:
+                    mesh.parent_convicted(link, an=an, reason=why, closes=why == FORGED, now=now)
+            case dcp_events.Starved(_, head, since):
+                mesh.starved(head=head, seconds=now - since, now=now)
+            case dcp_events.ParentWanted(_, wanted, _):
+                mesh.want_spare(wanted, now=now)
 
     def _refused(self, link: LinkId, reason: int, body: bytes, now: float) -> None:
         if reason == Reason.TIMED_OUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from peer.mesh.messages import UNPLACED, PeerId
 from peer.options import PeerOptions
 from peer.queries import NOTHING, token_of
 from peer.role import Role
+from peer.trust.batches import SALT_BYTES, BatchSigner
 from xmlswitch import MalformedQuery, Query, QueryError
 
 if TYPE_CHECKING:
-    from dht import CandidateQuery, Grant, Identity, PeerRecord
+    from dht import CandidateQuery, DirectoryOptions, Grant, Identity, PeerRecord
+    from dht.ids import PeerId as OwnerId
     from peer.mesh.events import CandidatesWanted
 
 MAX_FOUND = 64
@@ -65,6 +68,20 @@ def _carried(canonical: str) -> bytes:
         return token_of(NOTHING)
 
 
+def directory_options(options: PeerOptions, owner: OwnerId | None) -> DirectoryOptions:
+    """How a peer's directory finds the network, what it remembers, and whom it believes about the stream."""
+    from dht import DirectoryOptions
+
+    state = options.state
+    return DirectoryOptions(
+        bootstrap=tuple(options.bootstrap),
+        contacts_file=state / "contacts.json" if state is not None else None,
+        pins_file=state / "pins.json" if state is not None else None,
+        owners={options.stream: owner} if owner is not None else {},
+        beacon=options.beacon,
+    )
+
+
 def grant_of(options: PeerOptions, identity: Identity) -> Grant | None:
     """A root's proof that the stream's owner vouches for it; PeerError when the file does not say so."""
     from dht import Grant, IdentityError, RecordRejected
@@ -87,3 +104,13 @@ def grant_of(options: PeerOptions, identity: Identity) -> Grant | None:
     if (grant.stream, grant.peer_id) != (options.stream, identity.peer_id):
         raise PeerError(f"{options.grant}: this grant is for another stream or another peer's key")
     return grant
+
+
+def signer_for(options: PeerOptions, identity: Identity, grant: Grant | None) -> BatchSigner | None:
+    """Signs a root's packets, if the stream has an owner key and nobody asked for unsigned packets."""
+    from dht.streams import owner_of_name
+
+    has_owner = grant is not None or owner_of_name(options.stream) == identity.peer_id
+    if options.role is not Role.ROOT or options.unsigned or not has_owner:
+        return None
+    return BatchSigner(options.stream, identity.public_key, sign=identity.sign, salt=lambda: os.urandom(SALT_BYTES))

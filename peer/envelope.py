@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp.compression import Compressor
+from peer.trust.batches import SIGNED_MARK, inner_untrusted
 
 if TYPE_CHECKING:
     from xmlswitch import Query
@@ -60,8 +61,7 @@ class Envelope:
         known = self._known.get(payload) if self._known else None
         if known is not None:
             return known.content
-        self.opened += 1
-        return self._compressor.unpack_untrusted(payload)
+        return self._unpack_untrusted(payload)
 
     def take_untrusted(self, payload: bytes) -> Opened:
         """The same for the last time: the client takes the packet."""
@@ -72,8 +72,13 @@ class Envelope:
         return known
 
     def _open(self, payload: bytes) -> Opened:
+        return Opened(self._unpack_untrusted(payload))
+
+    def _unpack_untrusted(self, payload: bytes) -> bytes:
+        """Whether a signature is right was asked when the packet came (`peer.trust`)."""
         self.opened += 1
-        return Opened(self._compressor.unpack_untrusted(payload))
+        inner = inner_untrusted(payload) if payload[:1] == SIGNED_MARK else payload
+        return self._compressor.unpack_untrusted(inner)
 
     def _remember(self, payload: bytes, opened: Opened) -> None:
         self._known[payload] = opened

@@ -12,7 +12,7 @@ class StreamUnavailable(PeerError):
 
 
 class FeedError(PeerError):
-    """A root's source can't be read or says something that is no packet."""
+    """A root's source can't be read or brings something that is not a packet."""
 
 
 class NotSynchronised(FeedError):

@@ -1,4 +1,4 @@
-"""A client that can't keep up: told, brought down to a narrower query, or let go. Decided here; nothing is done here.
+"""A client that can't keep up: warned, brought down to a narrower query, or let go. Decided here; nothing is done here.
 
 Join experiments, after layered multicast: the application gives a ladder of queries, the widest (what it wants) first.
 While its queue stays full and does not shrink, it steps down a rung. After a calm time it tries the next wider rung
@@ -121,7 +121,7 @@ class JoinExperiments:
         return Decision.TRY_WIDER
 
 
-# What a program is told.
+# What a program hears.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""What a program is handed: `Packet`, `Gap` and `Started` as dcp has them, and `QuerySwitched` with a query in it."""
+"""What a program is handed: `Packet`, `Gap`, `Started`, `Omitted` of dcp, and `QuerySwitched` with a query in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dcp import Gap, Packet, Started
+from dcp import Gap, Omitted, Packet, Started
 
 if TYPE_CHECKING:
     from xmlswitch import Query
@@ -20,4 +20,4 @@ class QuerySwitched:
     """None is everything."""
 
 
-Content = Packet | Gap | Started | QuerySwitched
+Content = Packet | Gap | Started | QuerySwitched | Omitted

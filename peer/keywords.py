@@ -17,12 +17,17 @@ StrPath = str | os.PathLike[str]
 class JoinKeywords(TypedDict, total=False):
     """The keywords of `join`."""
 
+    name: str
     owner_id: str | None
     bootstrap: Sequence[HostPort]
     listen: HostPort | None
     identity: StrPath | None
     state: StrPath | None
     beacon: bool
+    transport: str
+    multicast: bool
+    lateral_every: int
+    lateral_siblings: int
     network: Literal["lan", "wan"]
     dictionary: bytes | None
     parents: int
@@ -31,6 +36,11 @@ class JoinKeywords(TypedDict, total=False):
     query: str | None
     namespaces: Mapping[str, str] | None
     start: str | int
+    profile: Literal["reliable", "latency", "bandwidth", "newest"]
+    deadline: float | None
+    loss_budget: float | None
+    order: Literal["sequence", "arrival"]
+    timeout: float | None
     fallbacks: Sequence[str]
     capacity: int
     children_from: Sequence[str]
@@ -41,12 +51,15 @@ class JoinKeywords(TypedDict, total=False):
 class RootKeywords(TypedDict, total=False):
     """The keywords of `root`."""
 
+    name: str
     owner_id: str | None
     bootstrap: Sequence[HostPort]
     listen: HostPort | None
     identity: StrPath | None
     state: StrPath | None
     beacon: bool
+    transport: str
+    multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
     capacity: int
@@ -54,6 +67,7 @@ class RootKeywords(TypedDict, total=False):
     compress: Literal["zstd", "zlib", "none"]
     owner: StrPath | None
     grant: StrPath | None
+    unsigned: bool
     keep_numbers: bool
     raw: bool
 
@@ -66,11 +80,17 @@ class RootFromKeywords(TypedDict, total=False):
     loop: bool
     framing: Literal["auto", "xml", "length", "nul", "lines"]
     numbering: Literal["auto", "asdi", "position", "content"]
+    follow: bool
+    lines: bool
     reference: date | None
+    name: str
     owner_id: str | None
     bootstrap: Sequence[HostPort]
     listen: HostPort | None
     state: StrPath | None
     beacon: bool
+    transport: str
+    multicast: bool
     owner: StrPath | None
+    unsigned: bool
     keep_numbers: bool

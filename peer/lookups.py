@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 FIRST_CONTACT_PATIENCE = 1.0
 CONTACT_LOOK_INTERVAL = 0.01
+KEY_LOOK_INTERVAL = 0.25
+"""Between two look-ups for keys: anybody can send packets that claim an unknown key."""
 
 
 class Lookups:
@@ -34,12 +36,16 @@ class Lookups:
         stream: str,
         *,
         found: Callable[[list[CandidateRecord]], None],
+        roots_found: Callable[[Sequence[PeerRecord]], None],
         failed: Callable[[Exception], None],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`found` takes candidates, `failed` an error that ends the peer; `turn` waits for the peer's next input."""
+        """`found` takes candidates, `roots_found` the roots of the owner, `failed` an error that ends the peer;
+        `turn` waits for the peer's next input."""
         self._stream = stream
         self._found, self._failed, self._turn = found, failed, turn
+        self._roots_found = roots_found
+        self._keys_wanted = False
         self._wanted: CandidatesWanted | None = None
         self._asked = trio.Event()
         self.ended: Counter[str] = Counter()
@@ -50,25 +56,39 @@ class Lookups:
         self._wanted = wanted
         self._asked.set()
 
+    def ask_keys(self) -> None:
+        """A packet came whose key is not known: look at the roots' records."""
+        if not self._keys_wanted:
+            self._keys_wanted = True
+            self._asked.set()
+
     async def run(self, directory: TrioDirectory) -> None:
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
-            if self._wanted is not None:
-                await self._answer(directory, query_of(self._wanted))
+            if self._keys_wanted:
+                await self._answer(directory, None)
+                await trio.sleep(KEY_LOOK_INTERVAL)
+                self._keys_wanted = False
+            wanted, self._wanted = self._wanted, None
+            if wanted is not None:
+                await self._answer(directory, query_of(wanted))
 
-    async def _answer(self, directory: TrioDirectory, query: CandidateQuery) -> None:
+    async def _answer(self, directory: TrioDirectory, query: CandidateQuery | None) -> None:
+        """Without a query only the roots are looked up."""
         from dht import DhtError, OwnerError
 
         stream = self._stream
         began, ended = time.perf_counter(), "unavailable"
         try:
-            self._tell([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
+            if query is not None:
+                self._tell([*directory.cached_roots(stream), *directory.cached_candidates(stream, query)])
             await self._meet_somebody(directory)
             began = time.perf_counter()
             roots = await directory.roots(stream)
+            self._roots_found(roots)
             self._tell(roots)
-            others = await directory.candidates(stream, query)
+            others = await directory.candidates(stream, query) if query is not None else []
             self._tell(others)
             ended = "found" if roots or others else "nothing"
         except OwnerError as error:

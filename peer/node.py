@@ -13,23 +13,24 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
-from dcp import Gap, LinkClosed, Packet, Started
+from dcp import Gap, LinkClosed, Omitted, Packet, Started
+from dcp.carriers.pool import Pool
 from dcp.compression import Compressor
 from dcp.driver import Driver
-from dcp.links.link import Address
-from dcp.plain_errors import with_plain_errors
 from dcp.udp import UdpSocket
+from peer import other_versions
 from peer.core import PeerCore, PeerEvent
-from peer.directory import grant_of
+from peer.dht_ways import DirectoryWays
+from peer.directory import signer_for
+from peer.disputes import in_words as trouble_in_words
 from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
-from peer.feeds.numbers import RESERVE, Numbers, numbers_of
+from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
 from peer.items import Content, QuerySwitched
 from peer.listeners import Listeners
@@ -37,17 +38,18 @@ from peer.lookups import Lookups
 from peer.mesh import events as meshevents
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import PeerId
+from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
-from peer.options import PeerOptions, default_listen, placement_named
+from peer.observe.words import InWords
+from peer.options import PeerOptions, placement_named
 from peer.own_record import own_record, public_address
-from peer.ownership import checked_owner, owner_check
 from peer.queries import XPathPolicy
 from peer.role import Role
-from peer.sockets import PeerSocket
+from peer.trust.check import Trust
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
-    from dht import Grant, Identity
+    from dht import Grant, Identity, PeerRecord
     from dht.shell.trio_directory import TrioDirectory
     from peer.mesh.candidates import CandidateRecord
 
@@ -58,7 +60,7 @@ Event = meshevents.Event | meshevents.ResilienceChanged | FlowEvent | Gap | Stat
 
 
 class Peer:
-    """One peer of one stream: an async iterator of `Packet`, `Gap`, `Started` and `QuerySwitched`."""
+    """One peer of one stream: an async iterator of `Packet`, `Gap`, `Started`, `QuerySwitched` and `Omitted`."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class Peer:
         udp: UdpSocket,
         rng: random.Random,
         *,
+        carriers: Pool | None = None,
         grant: Grant | None = None,
         numbers: Numbers | None = None,
     ) -> None:
@@ -78,20 +81,33 @@ class Peer:
             Compressor(compression, dictionary=options.dictionary),
             remembers=options.role is not Role.ROOT and options.deliver,
         )
+        self.trust = Trust(options.stream)
         self.core = PeerCore(
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._envelope, clock=time.perf_counter),
             placement=placement_named(options.selection),
+            trust=self.trust,
+            signer=signer_for(options, identity, grant),
+            wall=time.time,
         )
-        self.driver = Driver(self.core, udp, on_event=self._on_event, on_turn=self._on_turn, on_other=self._on_other)
-        self.directory: TrioDirectory | None = None
+        self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
+        self.driver = self.dht_ways.driver = Driver(
+            self.core,
+            udp,
+            on_event=self._on_event,
+            on_turn=self._on_turn,
+            on_other=self.dht_ways.receive,
+            carriers=carriers,
+            hub=self.core.hub,
+        )
         self.problem: Exception | None = None
         self.published = 0
         self.published_bytes = 0
         self.not_xml = 0
         """What was refused by `send` because it is not XML."""
+        self.relate = Relate(time.time)
         self.query = options.query
         """What the program asked for last."""
         self._numbers = numbers
@@ -100,7 +116,10 @@ class Peer:
         self._left = trio.Event()
         self._readers = trio.lowlevel.ParkingLot()
         self._turns = trio.lowlevel.ParkingLot()
-        self.lookups = Lookups(options.stream, found=self._found, failed=self.fail, turn=self.wait_turn)
+        self.lookups = Lookups(
+            options.stream, found=self._found, roots_found=self._roots_found, failed=self.fail, turn=self.wait_turn
+        )
+        self.trust.key_wanted = self.lookups.ask_keys
         self._record: meshevents.PublishRecord | None = None
         self._publication = trio.Event()
         self._since_checkpoint = 0
@@ -200,7 +219,20 @@ class Peer:
         """Nothing up to this AN can be had any more, from this root or another (roots only)."""
         if self.is_leaving or self.core.sender is None:
             raise PeerClosed(f"this root of {self.options.stream} has left")
-        self.core.sender.publish_hole(until)
+        if self.core.signing is not None:
+            self.core.signing.publish_hole(until, self.now())
+        else:
+            self.core.sender.publish_hole(until)
+        self.driver.turn_soon()
+
+    def publish_late(self, payload: bytes, *, an: int) -> None:
+        """Put a packet in its place behind the last one (roots only): children that are past it are sent it too."""
+        if self.is_leaving or self.core.sender is None:
+            raise PeerClosed(f"this root of {self.options.stream} has left")
+        packed = self._envelope.pack(payload)
+        if self.core.signing is not None:
+            packed = self.core.signing.sealed_alone(an, packed)
+        self.core.sender.insert_late(an, packed, self.now())
         self.driver.turn_soon()
 
     async def run_numbers(self) -> None:
@@ -264,7 +296,10 @@ class Peer:
     async def wait_children_caught_up(self) -> None:
         """Until every child has acknowledged all that this peer has."""
         sender = self.core.sender
-        while sender is not None and any(link.acked < sender.log.head for link in sender.children.values()):
+        signing = self.core.signing
+        while sender is not None and (
+            signing or any(link.acked < sender.log.head for link in sender.children.values())
+        ):
             await self._turns.park()
 
     async def wait_turn(self) -> None:
@@ -277,12 +312,14 @@ class Peer:
             self.core,
             published=self.published,
             published_bytes=self.published_bytes,
+            relate=self.relate,
             now=self.now(),
         )
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""
-        return internals(self.core, dropped=self.driver.dropped, now=self.now())
+        carriers = self.driver.carriers.statistics() if self.driver.carriers is not None else None
+        return internals(self.core, dropped=self.driver.dropped, now=self.now(), carriers=carriers)
 
     def now(self) -> float:
         """The time that this peer's machines live in."""
@@ -295,12 +332,21 @@ class Peer:
         """
         return self._listeners.add(buffer, self._resilience(), statistics_every)
 
+    def start(self) -> None:
+        """Take part in the mesh from now on: `open_peer` calls it."""
+        self.core.start(now=trio.current_time())
+        self.driver.turn()
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _next_item(self) -> Content | None:
         item = self.core.next_content()
+        if item is not None:
+            self.relate.note(item)
         if isinstance(item, Gap):
             self._tell(item)
+        elif isinstance(item, Omitted):
+            log.warning("%s: packet %d is late: a parent had said that it is not there", self.options.stream, item.an)
         return item
 
     def _reopen(self) -> None:
@@ -325,8 +371,14 @@ class Peer:
             case _ if isinstance(event, FlowEvent):
                 log.warning("%s: %s", self.options.stream, in_words(event), extra={"happened": event})
                 self._tell(event)
+            case meshevents.OtherVersion():
+                log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
+                self._tell(event)
+            case meshevents.Disputed() | meshevents.Starved():
+                log.warning("%s: %s", self.options.stream, trouble_in_words(event), extra={"happened": event})
+                self._tell(event)
             case _:
-                log.info("%s: %s", self.options.stream, event, extra={"happened": event})
+                log.info("%s: %s", self.options.stream, InWords(event), extra={"happened": event})
                 self._tell(event)
 
     def _tell(self, event: PeerEvent | Event) -> None:
@@ -358,13 +410,19 @@ class Peer:
             self._readers.unpark_all()
         self._turns.unpark_all()
 
-    def _on_other(self, data: bytes, address: Address) -> None:
-        if self.directory is not None:
-            self.directory.datagram_received(data, address)
+    @property
+    def directory(self) -> TrioDirectory | None:
+        return self.dht_ways.directory
 
     def _found(self, candidates: list[CandidateRecord]) -> None:
         self.core.add_candidates(candidates, now=trio.current_time())
         self.driver.turn()
+
+    def _roots_found(self, roots: Sequence[PeerRecord]) -> None:
+        """The directory has checked that the stream's owner vouches for them."""
+        for root in roots:
+            if root.signs:
+                self.trust.add_key(root.public_key, expires_at=root.grant.expires_at if root.grant else None)
 
     async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
         """Keep the directory's word about us the same as the core's, from `may_publish` on."""
@@ -390,71 +448,6 @@ class Peer:
         self.problem = problem
         self._readers.unpark_all()
         self._turns.unpark_all()
-
-
-@with_plain_errors
-@asynccontextmanager
-async def open_peer(
-    options: PeerOptions,
-    *,
-    rng: random.Random | None = None,
-    bind: Callable[[HostPort], Awaitable[UdpSocket]] = PeerSocket.bind,
-    keeps_numbers: bool = True,
-) -> AsyncIterator[Peer]:
-    """Run a peer until the block ends; it leaves the mesh with a word to everybody.
-
-    `bind` is for tests that lose; `keeps_numbers` is False for feeds, which see to their numbers themselves.
-    """
-    from dht import DirectoryOptions, Identity, open_directory
-
-    identity = Identity.load_or_create(options.identity) if options.identity is not None else Identity.generate()
-    udp = await bind(options.listen or default_listen(options.bootstrap))
-    numbers: Numbers | None = None
-    try:
-        grant = grant_of(options, identity)
-        own_owner = grant.owner if grant is not None else identity.peer_id
-        owner = checked_owner(options, own_owner)
-        numbers = await trio.to_thread.run_sync(numbers_of, options) if keeps_numbers else None
-        peer = Peer(options, identity, udp, rng or random.SystemRandom(), grant=grant, numbers=numbers)
-        state = options.state
-        directory_options = DirectoryOptions(
-            bootstrap=tuple(options.bootstrap),
-            contacts_file=state / "contacts.json" if state is not None else None,
-            pins_file=state / "pins.json" if state is not None else None,
-            owners={options.stream: owner} if owner is not None else {},
-            beacon=options.beacon,
-        )
-        async with (
-            trio.open_nursery() as nursery,
-            open_directory(identity, directory_options, send=peer.driver.send_other, address=peer.address) as directory,
-        ):
-            peer.directory = directory
-            nursery.start_soon(peer.driver.run)
-            nursery.start_soon(peer.lookups.run, directory)
-            nursery.start_soon(peer.run_statistics)
-            nursery.start_soon(peer.run_numbers)
-            check = owner_check(options, own_owner, directory)
-            nursery.start_soon(peer.run_publications, directory, check.may_publish if check is not None else None)
-            peer.core.start(now=trio.current_time())
-            peer.driver.turn()
-            try:
-                # A nursery of its own: a root that is refused has to take its record back, with everything running.
-                async with trio.open_nursery() as watching:
-                    if check is not None:
-                        watching.start_soon(check.run)
-                    yield peer
-                    watching.cancel_scope.cancel()
-            finally:
-                with trio.move_on_after(options.mesh.leave_grace + 1.0, shield=True):
-                    await peer.leave()
-                    await directory.withdraw(options.stream)
-                peer.end_events()
-                nursery.cancel_scope.cancel()
-    finally:
-        udp.close()
-        if numbers is not None:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(numbers.close)
 
 
 __all__ = ["Gap", "LinkClosed", "Packet", "Peer", "PeerOptions", "QuerySwitched", "Started", "StreamUnavailable"]

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from peer.mesh.config import MAX_PARENTS
+from dcp.config import MAX_LATERAL_EVERY, MAX_LATERAL_SIBLINGS
+from peer.mesh.config import MAX_NAME_BYTES, MAX_PARENTS
 from peer.mesh.hostport import HostPort
-from peer.optionspec import address, binding, file_bytes, option, path, whole
+from peer.optionspec import address, binding, decimal, file_bytes, option, path, whole
+from peer.optionspec import network as read_network
 from peer.role import Role
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ PLACEMENTS = {
 """How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""
 NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
+PROFILES = ("reliable", "latency", "bandwidth", "newest")
+ORDERS = ("sequence", "arrival")
 
-_JOINS = ("join", "record", "bridge")
+_JOINS = ("join", "record", "bridge", "gateway")
 _ROOTS = ("root", "root_from")
 _PEERS = (*_JOINS, *_ROOTS)
 
@@ -65,12 +69,32 @@ def start_text(text: str) -> str:
     return text
 
 
+def transport_text(text: str) -> str:
+    from dcp.carriers.registry import carriers_named
+
+    carriers_named(text)
+    return text
+
+
+def peer_name(text: str) -> str:
+    if len(text.encode()) > MAX_NAME_BYTES or not text.isprintable():
+        raise ValueError(f"expected a name of at most {MAX_NAME_BYTES} printable bytes, got {text!r:.80}")
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerOptions:
     """Everything that a program may choose about a peer. The defaults join on this host."""
 
     stream: str
     role: Role = Role.ROUTER
+    name: str = option(
+        "",
+        "a name for this peer, which `status` and the page show; it proves nothing",
+        of=_PEERS,
+        read=peer_name,
+        metavar="NAME",
+    )
     owner_id: str | None = option(
         None,
         "fingerprint of the stream's owner, for a name that roots of several owners serve (a root prints its owner)",
@@ -80,7 +104,7 @@ class PeerOptions:
     bootstrap: Sequence[HostPort] = option(
         (),
         "a peer or DHT node to start from (repeatable); without one, this host and LAN are searched",
-        of=(*_PEERS, "status", "combine"),
+        of=(*_PEERS, "status", "streams", "combine"),
         read=address,
         metavar="HOST:PORT",
         many=True,
@@ -88,7 +112,7 @@ class PeerOptions:
     listen: HostPort | None = option(
         None,
         "UDP address of this peer; `:0` opens it to the network",
-        of=(*_PEERS, "status", "combine"),
+        of=("join", "record", "bridge", *_ROOTS, "status", "streams", "combine"),
         read=address,
         metavar="HOST:PORT",
         default_text="this host only, or every interface when --bootstrap names another host",
@@ -116,8 +140,35 @@ class PeerOptions:
     beacon: bool = option(
         True,
         "find peers on this host and LAN by multicast",
-        of=(*_PEERS, "status", "combine"),
+        of=(*_PEERS, "status", "streams", "combine"),
         negative="no-beacon",
+    )
+    transport: str = option(
+        "auto",
+        "what carries packets: udp, tcp, auto (UDP, and TCP where no answer comes), or names separated by commas",
+        of=(*_PEERS, "status", "streams", "combine"),
+        read=transport_text,
+        metavar="NAME",
+    )
+    multicast: bool = option(
+        True,
+        "send to children on one LAN with the same query by IP multicast, and listen to parents that do",
+        of=(*_PEERS, "combine"),
+        negative="no-multicast",
+    )
+    lateral_every: int = option(
+        4,
+        "with multicast: after this many packets a peer sends a repair to neighbors that lose some (Ricochet's r)",
+        of=_JOINS,
+        read=whole(1, MAX_LATERAL_EVERY),
+        metavar="R",
+    )
+    lateral_siblings: int = option(
+        3,
+        "to how many of them; 0: to none (Ricochet's c)",
+        of=_JOINS,
+        read=whole(0, MAX_LATERAL_SIBLINGS),
+        metavar="C",
     )
     network: str = option(
         "lan",
@@ -170,6 +221,40 @@ class PeerOptions:
         metavar="now|AN|oldest",
         keyword="str | int",
     )
+    profile: str | None = option(
+        None,
+        "what to spend on lost packets: reliable (40 % more bytes at most), latency (100 %), bandwidth (none), "
+        "newest (never wait for one)",
+        of=("join",),
+        choices=PROFILES,
+        default_text="reliable; latency with --deadline",
+    )
+    deadline: float | None = option(
+        None,
+        "as a leaf, give up a lost packet this many seconds after the first sign of its loss: a gap",
+        of=("join",),
+        read=decimal,
+        metavar="S",
+    )
+    loss_budget: float | None = option(
+        None,
+        "the share of packets that may be given up for the deadline, 0.001 for one in a thousand",
+        of=("join",),
+        read=decimal,
+        metavar="SHARE",
+    )
+    order: str = option(
+        "sequence",
+        "how packets are handed over: in sequence; or, as a leaf, on arrival, without waiting for earlier ones",
+        of=("join",),
+        choices=ORDERS,
+    )
+    timeout: float | None = option(
+        None,
+        "seconds to find a first parent in, then StreamUnavailable is raised; None waits forever",
+        of=("join",),
+        only="api",
+    )
     fallbacks: Sequence[str] = option(
         (),
         "XPath: a narrower query to fall back to when this program can't keep up (repeatable, widest first)",
@@ -189,7 +274,7 @@ class PeerOptions:
         (),
         "accept only children from this network (repeatable)",
         of=("join", "root"),
-        read=network,
+        read=read_network,
         metavar="NETWORK",
         many=True,
         default_text="from anywhere",
@@ -222,6 +307,11 @@ class PeerOptions:
         keyword="StrPath | None",
         convert=path,
     )
+    unsigned: bool = option(
+        False,
+        "do not sign packets although the stream has an owner key: whoever relays them can forge them",
+        of=_ROOTS,
+    )
     keep_numbers: bool = option(
         True,
         "keep the last AN on disk, so that a restart does not repeat numbers that clients have seen",
@@ -231,6 +321,8 @@ class PeerOptions:
     raw: bool = option(False, "publish any bytes; queries match only packets that are XML", of=("root",), only="api")
     position: int | None = None
     """With `start=Start.POSITION`: everything up to here is known already."""
+    sources: tuple[str, ...] = ()
+    """Of a root that stands for a combined stream (`peer.combine`): the sources that it consists of."""
     numbers: Path | None = None
     """Folder in which a root keeps its last AN when `state` names none."""
     deliver: bool = True
@@ -239,15 +331,23 @@ class PeerOptions:
     flow: FlowConfig = field(default_factory=_flow)
 
     def __post_init__(self) -> None:
+        from dht import check_stream_name
+
         for name, value, known in (
             ("selection", self.selection, PLACEMENTS),
             ("network", self.network, NETWORKS),
             ("compress", self.compress, COMPRESSIONS),
+            ("order", self.order, ORDERS),
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        check_stream_name(self.stream)
+        if self.timeout is not None and not self.timeout >= 0:
+            raise ValueError(f"timeout must be a number of seconds, got {self.timeout!r}")
         _check_whole("parents", self.parents, 1, MAX_PARENTS)
         _check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
+        peer_name(self.name)
+        transport_text(self.transport)
         if self.owner_id is not None:
             self.chosen_owner()
         for endpoint in self.bootstrap:
@@ -280,6 +380,12 @@ class PeerOptions:
         listen = (self.listen[0], 0) if self.listen is not None else None
         return replace(self, listen=listen, identity=None, state=None, numbers=None, **changes)
 
+    def carriers(self) -> tuple[str, ...]:
+        """What `transport` names, the first one to try first."""
+        from dcp.carriers.registry import carriers_named
+
+        return carriers_named(self.transport)
+
     def begin(self) -> tuple[Start, int | None]:
         """Where to begin, as dcp puts it."""
         from dcp import Start
@@ -290,9 +396,17 @@ class PeerOptions:
         """What the machines inside are given. QueryError for a query that is refused."""
         from ipaddress import ip_network
 
+        from dcp.profile import profile_of
         from peer.coreconfig import CoreConfig
         from xmlswitch import Query
 
+        profile = profile_of(
+            self.profile,
+            deadline=self.deadline,
+            loss_budget=self.loss_budget,
+            order=self.order,
+            is_client=self.role is Role.LEAF,
+        )
         capacity = 0 if self.role is Role.LEAF else self.capacity
         mesh = self.mesh.wan() if self.network == "wan" else self.mesh
         strict = self.resilient_parents or mesh.requires_resilient_parents
@@ -301,8 +415,16 @@ class PeerOptions:
         return CoreConfig(
             stream=self.stream,
             role=self.role,
+            label=self.name,
+            sources=self.sources,
             mesh=mesh,
-            dcp=self.dcp,
+            dcp=replace(
+                self.dcp,
+                transports=self.carriers(),
+                multicast=self.multicast,
+                lateral_every=self.lateral_every,
+                lateral_siblings=self.lateral_siblings,
+            ),
             query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
             dynamic=self.dynamic,
             carry=Query.parse(self.carry, self.namespaces) if self.carry is not None else None,
@@ -312,6 +434,7 @@ class PeerOptions:
             position=position,
             fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
+            profile=profile,
         )
 
 

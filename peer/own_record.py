@@ -38,6 +38,7 @@ def own_record(
         held_parents=record.parents_held,
         query=QuerySummary.of(core.policy.query_of(token).canonical) if token != EVERYTHING else None,
         grant=grant,
+        signs=core.signing is not None,
     )
 
 

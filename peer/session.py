@@ -68,7 +68,7 @@ async def _pump(peer: Peer, take: Callable[[list[Content]], Awaitable[None]]) ->
         try:
             items = await peer.receive_many()
         except Overrun:
-            log.warning("%s: the program is taking packets again; joining anew", peer.options.stream)
+            log.warning("%s: the program is taking packets again; joining again", peer.options.stream)
             peer.rejoin()
             continue
         if not items:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.udp import UdpSocket
 
 MAX_REMEMBERED = 8_192
@@ -24,16 +24,16 @@ class PeerSocket(UdpSocket):
         self._is_ipv6 = sock.family == socket.AF_INET6
         self._outside = lru_cache(maxsize=MAX_REMEMBERED)(self._find_outside)
 
-    def receive_now(self, most: int) -> list[tuple[bytes, Address]]:
+    def receive_now(self, most: int) -> list[tuple[bytes, SocketAddress]]:
         batch = super().receive_now(most)
         return [(data, _inside(address)) for data, address in batch] if self._is_ipv6 else batch
 
-    def send_now(self, batch: list[tuple[bytes, Address]]) -> int:
+    def send_now(self, batch: list[tuple[bytes, SocketAddress]]) -> int:
         if self._is_ipv6:
             batch = [(data, self._outside(address)) for data, address in batch]
         return super().send_now(batch)
 
-    def _find_outside(self, address: Address) -> Address:
+    def _find_outside(self, address: SocketAddress) -> SocketAddress:
         try:
             return self.canonical(address)
         except (ValueError, OSError):
@@ -41,7 +41,7 @@ class PeerSocket(UdpSocket):
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
-def _inside(address: Address) -> Address:
+def _inside(address: SocketAddress) -> SocketAddress:
     host, port, *rest = address
     if len(rest) == 2 and rest[1]:
         return address  # link-local: without its scope it could not be answered

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import trio
 
-from dcp import Gap, Packet
+from dcp import Gap, Omitted, Packet
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.running import beside, expect_directory, named_by, note, peer_options, run
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
-from peer.node import open_peer
+from peer.opening import open_peer
 from peer.role import Role
 from peer.tcp import TcpOut
 
@@ -36,7 +36,7 @@ def bridge(settings: Settings) -> int:
                 nursery.start_soon(expect_directory, peer, settings)
                 await beside(peer, settings, nursery, live=True)
                 while items := await peer.receive_many():
-                    out.send(item.payload for item in items if isinstance(item, Packet))
+                    out.send(item.payload for item in items if isinstance(item, Packet | Omitted))
                     for item in items:
                         if isinstance(item, Gap):
                             note(f"gap: packets after {item.after} up to {item.until} could not be had from anybody")

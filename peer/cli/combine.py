@@ -25,10 +25,11 @@ def combine(settings: Settings) -> int:
 
     async def command() -> int:
         async with open_combiner(settings["roots_key"], sources, options) as combiner, trio.open_nursery() as nursery:
+            place = address_text(combiner.index.address)
+            note(f"join all of it with: skymesh join {settings['roots_key']} --bootstrap {place}")
             for label, output in combiner.outputs.items():
                 stream, place = output.options.stream, address_text(output.address)
                 note(f"root of {stream} on {place}, from {label}")
-                note(f"join it with: skymesh join --roots-key {stream} --bootstrap {place}")
             for source in combiner.inputs.values():
                 nursery.start_soon(expect_directory, source, settings)
             await trio.sleep_forever()

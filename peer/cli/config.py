@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from peer.cli.errors import CliError, ExitCode
+from peer.cli.errors import CliError, ExitCode, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +52,10 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
     """Its field there."""
     default_text: str = ""
     """How the default is described, if its value does not say it."""
+    positional: str = ""
+    """How it is called in the usage, if it may also be given without its flag."""
+    alias: str = ""
+    """A second name with the same meaning, as a flag, a variable and a key."""
 
     @property
     def flag(self) -> str:
@@ -60,6 +64,10 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
     @property
     def variable(self) -> str:
         return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, self.alias) if self.alias else (self.name,)
 
     @property
     def default_shown(self) -> str:
@@ -92,7 +100,23 @@ class Setting(NamedTuple):  # not a dataclass: that would import `inspect`, whic
             options["choices"] = self.choices
         if self.many:
             options["action"] = "append"
-        parser.add_argument(self.flag, **options)
+        if self.positional:
+            parser.add_argument(self._place, nargs="?", default=argparse.SUPPRESS, help=text, metavar=self.positional)
+            options["help"] = f"the same as {self.positional}"
+        parser.add_argument(*("--" + name.replace("_", "-") for name in self.names), **options)
+
+    @property
+    def _place(self) -> str:
+        """Where the parser leaves what was given without a flag: apart, so that a contradiction is seen."""
+        return self.name + "_given_first"
+
+    def given(self, arguments: argparse.Namespace) -> object:
+        """What the call says about it; None if it says nothing."""
+        by_flag = getattr(arguments, self.name, None)
+        by_place = getattr(arguments, self._place, None) if self.positional else None
+        if by_flag is not None and by_place is not None and by_flag != by_place:
+            raise CliError(f"{self.positional} is given twice: {by_place} and {self.flag} {by_flag}", ExitCode.USAGE)
+        return by_flag if by_place is None else by_place
 
     def value(self, found: object, origin: str) -> Any:
         """What a layer says, checked; CliError with the place when it is wrong."""
@@ -126,6 +150,7 @@ class Settings:
 
     def __init__(self, known: Iterable[Setting]) -> None:
         self._known = {setting.name: setting for setting in known}
+        self.by_name = {name: setting for setting in self._known.values() for name in setting.names}
         self.values: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
         self.file: Path | None = None
@@ -137,9 +162,9 @@ class Settings:
         return self.values.get(name, default)
 
     def set(self, name: str, found: object, origin: str) -> None:
-        setting = self._known[name]
-        self.values[name] = setting.value(found, origin)
-        self.origins[name] = origin
+        setting = self.by_name[name]
+        self.values[setting.name] = setting.value(found, origin)
+        self.origins[setting.name] = origin
 
     def fields(self, kind: type) -> dict[str, Any]:
         """What was chosen of a dataclass of options, by the names of its fields."""
@@ -174,17 +199,20 @@ def resolve(
     if path is not None:
         settings.file = path
         _apply_file(settings, path, command, others)
+    for name in reversed(settings.by_name):  # a name goes before its alias
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        if variable in environment:
+            settings.set(name, environment[variable], f"environment {variable}")
     for setting in known:
-        if setting.variable in environment:
-            settings.set(setting.name, environment[setting.variable], f"environment {setting.variable}")
-    for setting in known:
-        if hasattr(arguments, setting.name):
-            settings.set(setting.name, getattr(arguments, setting.name), "flag")
+        found = setting.given(arguments)
+        if found is not None:
+            settings.set(setting.name, found, "flag")
     for setting in known:
         if setting.required and settings.values[setting.name] is None:
+            give = f"name it ({command} {setting.positional})" if setting.positional else "give the flag"
             raise CliError(
-                f"{setting.flag} is missing: give the flag, set {setting.variable}, or write {setting.name} = ... in "
-                "the configuration file",
+                f"{setting.positional or setting.flag} is missing: {give}, set {setting.variable}, or write "
+                f"{setting.name} = ... in the configuration file",
                 ExitCode.USAGE,
             )
     return settings
@@ -221,8 +249,9 @@ def _apply_file(settings: Settings, path: Path, command: str, others: Collection
             name = key.replace("-", "_")
             if isinstance(found, dict):
                 continue
-            if name not in settings.values:
+            if name not in settings.by_name:
                 if name not in others or prefix:
-                    raise CliError(f"the configuration {path} has an unknown key: {prefix}{key}", ExitCode.CONFIG)
+                    hint = nearest(name, settings.by_name)
+                    raise CliError(f"the configuration {path} has an unknown key: {prefix}{key}{hint}", ExitCode.CONFIG)
                 continue
             settings.set(name, found, f"file {path}")

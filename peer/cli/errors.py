@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterable
 from enum import IntEnum
 
 from peer.errors import leaves
@@ -99,3 +100,11 @@ def _explain_os(error: OSError) -> tuple[ExitCode, str] | None:
     if error.filename is not None:
         return ExitCode.CONFIG, f"{error.filename}: {error.strerror}"
     return None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a word that nobody knows; empty if none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [name for name in known if not name.startswith("-") or name.startswith("--")], n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

@@ -2,17 +2,18 @@
 
 What happens in the mesh is logged at INFO with its fields, so that a collector need not read sentences:
 
-    {"time": 1794800005.404646, "level": "info", "logger": "peer.node", "message": "asdi: ParentGained(...)",
+    {"time": 1794800005.404646, "level": "info", "logger": "peer.node", "message": "asdi: parent gained: ...",
      "event": "ParentGained", "fields": {"address": "127.0.0.1:4000", "peer_id": "w6ln...", ...}}
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import sys
 from typing import Any
+
+from peer.observe.words import fields_of
 
 CHATTY = ("kademlia", "rpcudp", "trio-asyncio", "asyncio")
 """Libraries that log every datagram at INFO."""
@@ -36,25 +37,35 @@ class JsonFormatter(logging.Formatter):
 
 def named(happened: object) -> tuple[str, dict[str, Any]]:
     """An event's name and fields; a name alone when it is text."""
-    if isinstance(happened, str):
-        return happened, {}
-    names = [field.name for field in dataclasses.fields(happened)]  # type: ignore[arg-type]
-    return type(happened).__name__, {name: _plain(name, getattr(happened, name)) for name in names}
+    return (happened, {}) if isinstance(happened, str) else (type(happened).__name__, fields_of(happened))
 
 
-def _plain(name: str, value: object) -> Any:
-    if isinstance(value, bytes):
-        from dht import id_text
+def say(text: str) -> None:
+    """A line for people who run a command; an object if they asked for those."""
+    if is_json:
+        record = logging.LogRecord("peer.cli", logging.INFO, "", 0, text, None, None)
+        print(JsonFormatter().format(record), file=sys.stderr, flush=True)
+    else:
+        print(f"skymesh: {text}", file=sys.stderr, flush=True)
 
-        return id_text(value) if name == "peer_id" else f"{len(value)} bytes"
-    if isinstance(value, tuple) and len(value) >= 2 and isinstance(value[0], str):
-        from peer.observe.statistics import address_text
 
-        return address_text(value)
-    return value
+def complain(sentence: str, code: int) -> None:
+    """Why a command ends."""
+    if is_json:
+        record = logging.LogRecord("peer.cli", logging.ERROR, "", 0, sentence, None, None)
+        line = json.loads(JsonFormatter().format(record)) | {"exit_code": int(code)}
+        print(json.dumps(line), file=sys.stderr, flush=True)
+    else:
+        print(f"skymesh: {sentence}", file=sys.stderr, flush=True)
+
+
+is_json = False
+"""Whether what goes to stderr is one object per line."""
 
 
 def set_up(level: str, *, as_json: bool) -> None:
+    global is_json
+    is_json = as_json
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])

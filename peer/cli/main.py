@@ -11,9 +11,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from peer.cli.errors import CliError, ExitCode, explain
+from peer.cli.errors import CliError, ExitCode, explain, nearest
+from peer.version import version
 
 if TYPE_CHECKING:
     from peer.cli.config import Settings
@@ -24,8 +25,8 @@ _DESCRIPTION = """\
 A self-organizing mesh that delivers an XML stream to everyone who asked for a part of it with an XPath query."""
 _EPILOG = """\
 begin here, in two terminals:
-  skymesh root --roots-key asdi --feed demo:45
-  skymesh join --roots-key asdi --query "/flight/flightleg/altitude > 300"
+  skymesh root asdi --feed demo:45
+  skymesh join asdi --query "/flight/flightleg/altitude > 300"
 
 Every flag is also an environment variable (PEER_PARENTS=3) and a key of a TOML file; see `skymesh config show`.
 Exit codes are in docs/cli.md."""
@@ -37,27 +38,39 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "receive a stream, and pass it on to others",
         "Packets go to stdout, everything else to stderr. With --format jsonl a gap is a line of its own:\n"
         '{"gap": [after, until]}. Exit code 1 when --timeout came before --count packets did.\n\n'
-        "example:\n  skymesh join --roots-key asdi --leaf --query \"/flight/id = 'DAL841'\" --format jsonl --count 10",
+        "example:\n  skymesh join asdi --leaf --query \"/flight/id = 'DAL841'\" --format jsonl --count 10",
     ),
     "root": (
         "peer.cli.root:root",
         "feed a stream into the mesh",
         "Two roots of one stream need one owner: give both the same --owner key file, or a --grant each\n"
         "(python -m dht grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
-        "examples:\n  skymesh root --roots-key asdi --feed demo --owner asdi.key\n"
-        "  skymesh root --roots-key asdi --feed asdi:messages.txt --speed 60\n"
-        "  producer | skymesh root --roots-key ticks --feed - --framing nul",
+        "examples:\n  skymesh root asdi --feed demo --owner asdi.key\n"
+        "  skymesh root asdi --feed asdi:messages.txt --speed 60\n"
+        "  producer | skymesh root ticks --feed - --framing nul",
     ),
     "status": (
         "peer.cli.status:status",
         "show the mesh: every peer, its parents and children",
         "Exit code 1 when some peer has fewer parents than it wants.",
     ),
+    "streams": (
+        "peer.cli.status:streams",
+        "list the streams that there are",
+        "Asks the peers that the DHT knows. Exit code 4 when none answers.",
+    ),
     "bridge": (
         "peer.cli.bridge:bridge",
         "serve a stream over plain TCP to programs that don't speak DCP",
         "A reader that is too slow is disconnected when its queue is full; the others never notice.\n\n"
-        "example:\n  skymesh bridge --roots-key asdi --to tcp-listen://127.0.0.1:9000 --query '//altitude > 300'",
+        "example:\n  skymesh bridge asdi --to tcp-listen://127.0.0.1:9000 --query '//altitude > 300'",
+    ),
+    "gateway": (
+        "peer.cli.gateway:gateway",
+        "serve a stream to browsers and other languages",
+        "WebSocket and Server-Sent Events, with an XPath query per client (docs/gateway.md).\n\n"
+        "example:\n  skymesh gateway asdi --listen :8080 --token-file token.txt\n"
+        "  curl -N 'http://localhost:8080/v1/asdi/events?query=//altitude>300'",
     ),
     "record": (
         "peer.cli.record:record",
@@ -69,17 +82,19 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "peer.cli.combine:combine",
         "serve several streams under one name",
         "The combined stream NAME of asdi and runways is the pair of streams NAME--asdi and NAME--runways, each with\n"
-        "the numbers of its source. Two combiners with one --owner serve together.\n\n"
-        'example:\n  skymesh combine --roots-key air --source asdi --source "runways=//closed" --owner air.key\n'
-        "  skymesh join --roots-key air--asdi",
+        "the numbers of its source; `skymesh join NAME` gets both. Two combiners with one --owner serve together.\n\n"
+        'example:\n  skymesh combine air --source asdi --source "runways=//closed" --owner air.key\n'
+        "  skymesh join air",
     ),
     "replay": (
         "peer.cli.record:replay",
         "print what `record` wrote",
-        "To serve it to a mesh again: skymesh root --roots-key NAME --feed log:DIR",
+        "To serve it to a mesh again: skymesh root NAME --feed log:DIR",
     ),
 }
 
+# What a command takes first, where that is not a stream.
+_FIRST = {"replay": "DIR ", "streams": ""}
 _PIPE = {
     "send": ("send standard input to its receivers", "capture | skymesh pipe send --name video --listen :4700"),
     "receive": (
@@ -97,6 +112,20 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CliError(f"{message}; see `{self.prog} --help`", ExitCode.USAGE)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Each command refuses the words that it does not know, and names the nearest of those that it does."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            self.error(f"unknown argument: {unknown[0]}{nearest(word, self._option_string_actions)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            known = nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
+            raise CliError(f"no such command: {value!r}{known}", ExitCode.USAGE)
+        super()._check_value(action, value)
+
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of every command, or of `only` one, with the others known by name: that is faster."""
@@ -108,6 +137,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name, (_, summary, text) in _COMMANDS.items():
         command = commands.add_parser(
             name,
+            usage=f"{PROGRAM} {name} {_FIRST.get(name, 'STREAM ')}[OPTION]...",
             help=summary,
             description=summary[0].upper() + summary[1:] + ".",
             epilog=text,
@@ -224,7 +254,14 @@ def _settings(command: str, arguments: argparse.Namespace) -> Settings:
     from peer.cli.config import resolve
     from peer.cli.settings import all_names, settings_for
 
-    return resolve(settings_for(command), arguments, os.environ, command=command.partition(" ")[0], others=all_names())
+    settings = resolve(
+        settings_for(command), arguments, os.environ, command=command.partition(" ")[0], others=all_names()
+    )
+    if "log_level" in settings.values:  # before anything is said
+        from peer.cli.logs import set_up
+
+        set_up(settings["log_level"], as_json=settings["log_json"])
+    return settings
 
 
 def _show_config(arguments: argparse.Namespace) -> int:
@@ -263,18 +300,10 @@ def _print_manual(parser: argparse.ArgumentParser, command: str | None) -> int:
     from peer.cli.manpage import names, page
 
     if command is not None and command not in names(parser):
-        raise CliError(f"no such command: {command!r}; there are {', '.join(names(parser))}", ExitCode.USAGE)
-    sys.stdout.write(page(parser, _version(), command))
+        known = nearest(command, names(parser)) or f"; there are {', '.join(names(parser))}"
+        raise CliError(f"no such command: {command!r}{known}", ExitCode.USAGE)
+    sys.stdout.write(page(parser, version(), command))
     return ExitCode.OK
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("skymesh")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _print_version() -> int:
@@ -284,7 +313,7 @@ def _print_version() -> int:
     from peer.mesh.messages import VERSION as MESH_VERSION
 
     build = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    print(f"{PROGRAM} {_version()} (DCP {DCP_VERSION}, mesh {MESH_VERSION}; {build})")
+    print(f"{PROGRAM} {version()} (DCP {DCP_VERSION}, mesh {MESH_VERSION}; {build})")
     return ExitCode.OK
 
 
@@ -304,7 +333,9 @@ def run() -> None:
             explained = ExitCode.INTERNAL, "this is a fault of the program; please report it with the lines above"
         code, sentence = explained
         if sentence:
-            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+            from peer.cli.logs import complain
+
+            complain(sentence, code)
     if code == ExitCode.BROKEN_PIPE:
         # Nobody reads any more; keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from dcp.guard import fault
 from peer.connections import Connections, Seat
 from peer.node import Peer
-from peer.observe.metrics import render
+from peer.observe.metrics import Feed, render
 
 MAX_REQUEST_BYTES = 8_192
 MAX_SCRAPES = 16
@@ -18,6 +20,7 @@ REQUEST_TIMEOUT = 5.0
 async def serve_metrics(
     peer: Peer,
     address: tuple[str, int],
+    feed: Feed | None = None,
     task_status: trio.TaskStatus[tuple[str, int]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer GET /metrics until cancelled."""
@@ -30,7 +33,7 @@ async def serve_metrics(
                 if seat is None:
                     return
                 try:
-                    await _answer(peer, stream, seat)
+                    await _answer(lambda: render(peer, feed), stream, seat)
                 except trio.BrokenResourceError:
                     pass  # the client is gone
                 except Exception as error:
@@ -41,7 +44,7 @@ async def serve_metrics(
     await trio.serve_listeners(answer, listeners)
 
 
-async def _answer(peer: Peer, stream: trio.SocketStream, seat: Seat) -> None:
+async def _answer(page: Callable[[], str], stream: trio.SocketStream, seat: Seat) -> None:
     request = b""
     while b"\r\n\r\n" not in request and b"\n\n" not in request:
         more = await stream.receive_some(4_096)
@@ -50,7 +53,7 @@ async def _answer(peer: Peer, stream: trio.SocketStream, seat: Seat) -> None:
             return
     seat.is_busy = True
     found = request.startswith((b"GET /metrics ", b"GET / "))
-    body = render(peer).encode() if found else b"there is only /metrics\n"
+    body = page().encode() if found else b"there is only /metrics\n"
     status = "200 OK" if found else "404 Not Found"
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"

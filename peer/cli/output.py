@@ -11,11 +11,14 @@ from collections.abc import Iterable
 
 import trio
 
-from dcp import Gap, Packet
+from dcp import Gap, Omitted, Packet
 from peer.cli.errors import OutputClosed
 from peer.cli.running import note
+from peer.disputes import as_json
 from peer.feeds.stamp import stamp_of
 from peer.items import Content
+from peer.mesh.events import Disputed, Starved
+from peer.node import Peer
 from peer.plaintext import text_of
 
 
@@ -31,14 +34,29 @@ class Printer:
         self._form = form
         self._stream = stream
         self._descriptor = descriptor
+        self._turn = trio.Lock()
+
+    def of(self, stream: str) -> None:
+        """The stream that what is written next belongs to."""
+        self._stream = stream
 
     async def write(self, items: Iterable[Content], most: int | None = None) -> None:
         """Write what is content, up to `most` packets in all. OutputClosed when nobody reads any more."""
         await self.put(self.render(items, time.time(), most))
 
+    async def write_trouble(self, peer: Peer) -> None:
+        """With jsonl, a line for each dispute and each time of starving, until the peer has gone."""
+        if self._form != "jsonl":
+            return  # the log says it
+        async for event in peer.events():
+            if isinstance(event, Disputed | Starved):
+                await self.put(json.dumps(as_json(event)).encode() + b"\n")
+
     async def put(self, data: bytes) -> None:
         """Write what `render` made."""
-        if data:
+        if not data:
+            return
+        async with self._turn:  # a line is written in several calls if the reader is slow
             try:
                 await trio.to_thread.run_sync(_write_all, self._descriptor, data, abandon_on_cancel=True)
             except BrokenPipeError:
@@ -48,7 +66,7 @@ class Printer:
         """The text for items that were received at `now`."""
         lines: list[bytes] = []
         for item in items:
-            if isinstance(item, Packet):
+            if isinstance(item, Packet | Omitted):
                 if most is not None and self.packets >= most:
                     break
                 self.packets += 1
@@ -58,7 +76,10 @@ class Printer:
                 lines.append(self._gap(item))
         return b"".join(lines)
 
-    def _packet(self, packet: Packet, now: float) -> bytes:
+    def _packet(self, packet: Packet | Omitted, now: float) -> bytes:
+        is_late = isinstance(packet, Omitted)
+        if is_late and self._form in ("xml", "raw"):
+            note(f"packet {packet.an} is late: a parent had said that it is not there")
         match self._form:
             case "xml":
                 return packet.payload + b"\n"
@@ -66,6 +87,8 @@ class Printer:
                 return packet.payload
             case "jsonl":
                 line: dict[str, object] = {"an": packet.an, "stream": self._stream, "received": round(now, 6)}
+                if is_late:
+                    line["omitted"] = True
                 sent = stamp_of(packet.payload)
                 if sent is not None:
                     line["latency_ms"] = round((now - sent) * 1_000, 3)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import trio
 
-from dcp import Gap, Packet, Start
+from dcp import Gap, Omitted, Packet, Start
 from peer import packetlog
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
 from peer.cli.running import beside, expect_directory, note, peer_options, run
 from peer.items import Content
-from peer.node import Peer, open_peer
+from peer.node import Peer
+from peer.opening import open_peer
 from peer.role import Role
 
 READ_BATCH = 256
@@ -30,7 +31,7 @@ def record(settings: Settings) -> int:
         sync_seconds=settings["sync_seconds"],
     )
     try:
-        writer = packetlog.Writer(Path(settings["out"]).expanduser(), config)
+        writer = packetlog.Writer(Path(settings["out"]).expanduser(), config, stream=settings["roots_key"])
     except OSError as error:
         raise CliError(f"--out {settings['out']}: {error.strerror}", ExitCode.DISK) from None
     with writer:
@@ -71,7 +72,7 @@ async def _write(peer: Peer, writer: packetlog.Writer, settings: Settings) -> in
                     break
                 if count is not None:
                     items = items[: _prefix(items, count - packets)]
-                packets += sum(isinstance(item, Packet) for item in items)
+                packets += sum(isinstance(item, Packet | Omitted) for item in items)
                 await _in_thread(partial(writer.append, entries(items, time.time())))
                 if count is not None and packets >= count:
                     return ExitCode.OK
@@ -92,19 +93,21 @@ async def _in_thread(write: Callable[[], object]) -> None:
 def _prefix(items: list[Content], packets: int) -> int:
     """How many items hold that many packets."""
     for place, item in enumerate(items):
-        packets -= isinstance(item, Packet)
+        packets -= isinstance(item, Packet | Omitted)
         if packets == 0:
             return place + 1
     return len(items)
 
 
 def entries(items: list[Content], now: float) -> list[packetlog.Entry]:
-    """What the log keeps of the content: packets and gaps, with the time they came."""
+    """What the log keeps of the content: packets, late or not, and gaps, with the time they came."""
     now_us = int(now * 1e6)
     kept: list[packetlog.Entry] = []
     for item in items:
         if isinstance(item, Packet):
             kept.append(packetlog.Packet(item.an, now_us, item.payload))
+        elif isinstance(item, Omitted):
+            kept.append(packetlog.Late(item.an, now_us, item.payload))
         elif isinstance(item, Gap):
             kept.append(packetlog.Gap(item.after, item.until, now_us))
     return kept
@@ -113,8 +116,8 @@ def entries(items: list[Content], now: float) -> list[packetlog.Entry]:
 def replay(settings: Settings, directory: str) -> int:
     if not Path(directory).is_dir():
         raise CliError(f"{directory} is not a packet log: no such folder", ExitCode.DISK)
-    printer = Printer(settings["format"], Path(directory).name)
     reader = packetlog.Reader(directory, durable=False)
+    printer = Printer(settings["format"], reader.stream or Path(directory).name)
 
     async def command() -> int:
         position = _position(reader, settings["from"])
@@ -137,5 +140,7 @@ def _position(reader: packetlog.Reader, start: str) -> int:
     return reader.find_an(int(start))
 
 
-def _content(entry: packetlog.Entry) -> Packet | Gap:
+def _content(entry: packetlog.Entry) -> Packet | Gap | Omitted:
+    if isinstance(entry, packetlog.Late):
+        return Omitted(entry.an, entry.payload)
     return Packet(entry.an, entry.payload) if isinstance(entry, packetlog.Packet) else Gap(entry.after, entry.until)

@@ -98,6 +98,8 @@ def _row(setting: Setting, keywords: set[tuple[type, str]]) -> str:
     value = f" {setting.metavar or '|'.join(setting.choices or ()) or setting.name.upper()}"
     flag = setting.flag if setting.is_switch else setting.flag + value.replace("|", "\\|")
     flag += f"`, `--{setting.negative}" if setting.negative else ""
+    flag = (f"{setting.positional}`, `" if setting.positional else "") + flag
+    flag += f"`, `--{setting.alias}" if setting.alias else ""
     keyword = f"`{setting.field}`" if setting.of is not None and (setting.of, setting.field) in keywords else ""
     default = "required" if setting.required else setting.default_shown
     return f"| `{flag}` | {keyword} | {default} | {setting.help.replace('|', chr(92) + '|')} |\n"

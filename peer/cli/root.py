@@ -13,6 +13,7 @@ from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.running import beside, note, peer_options, run
+from peer.feeds.first_look import check_feed
 from peer.feeds.options import FeedOptions
 from peer.feeds.plan import plan_feed
 from peer.feeds.serve import RootFeed
@@ -29,6 +30,7 @@ def root(settings: Settings) -> int:
     if settings["owner"] is not None and settings["grant"] is not None:
         raise CliError("--owner and --grant are mutually exclusive", ExitCode.USAGE)
     plan = plan_feed(FeedOptions(source=settings["feed"], **settings.fields(FeedOptions)))
+    check_feed(plan)
     check_owner(settings)
     options = peer_options(settings, Role.ROOT, numbers=default_folder(os.environ))
 
@@ -53,8 +55,11 @@ def root(settings: Settings) -> int:
             nursery.start_soon(feed.run)
             await opened.wait()
             assert feed.peer is not None
-            await beside(feed.peer, settings, nursery, live=True)
+            await beside(feed.peer, settings, nursery, live=True, feed=feed)
             await feed.ended.wait()
+            if feed.is_barren:
+                seen = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in feed.errors.items()) or "nothing"
+                raise CliError(f"the feed {plan.name} has ended without a packet; it brought: {seen}", ExitCode.FEED)
             if not settings["exit_at_end"]:
                 note(f"the feed has ended after {feed.published} packets; serving its history (Ctrl-C ends)")
                 await trio.sleep_forever()
@@ -72,7 +77,7 @@ def _introduce(peer: Peer, settings: Settings) -> None:
     host, port = peer.address
     reach = endpoint_text(("127.0.0.1" if host in ("0.0.0.0", "::") else host, port))
     note(f"root of {settings['roots_key']} on {reach}, owner {id_text(peer.owner)}")
-    note(f"join it with: skymesh join --roots-key {settings['roots_key']} --bootstrap {shlex.quote(reach)}")
+    note(f"join it with: skymesh join {settings['roots_key']} --bootstrap {shlex.quote(reach)}")
 
 
 def check_owner(settings: Settings) -> None:

@@ -13,14 +13,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from dht.addresses import endpoint_text
+from peer.cli import logs
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.cli.logs import set_up
+from peer.cli.stopping import until_stopped
+from peer.mesh.events import ResilienceChanged
 from peer.node import Peer
 from peer.observe.statistics import address_text
 from peer.observe.status import describe, live_line
@@ -28,17 +30,22 @@ from peer.options import PeerOptions
 from peer.role import Role
 from xmlswitch import QueryError
 
+if TYPE_CHECKING:
+    from peer.observe.metrics import Feed
+
 log = logging.getLogger("peer.cli")
 
 STATUS_INTERVAL = 1.0
 LIVE_INTERVAL = 0.5
 NO_ROOT_NOTICE = 5.0
+PARENTS_NOTICE = 3.0
+"""How long the number of parents must stay the same before it is worth a line."""
 LOOK_INTERVAL = 0.1
 
 
 def note(text: str) -> None:
     """A line for people."""
-    print(f"skymesh: {text}", file=sys.stderr, flush=True)
+    logs.say(text)
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -46,42 +53,16 @@ def note(text: str) -> None:
 
 def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
     """The command under trio until it ends or a signal comes. Ctrl-C leaves the mesh first; a second one does not."""
-    set_up(settings["log_level"], as_json=settings["log_json"])
     gc.freeze()  # what is loaded stays: the collector need not look at it, which would take tens of ms each time
-    return trio.run(_with_signals, command)
 
-
-def stop_signals() -> list[signal.Signals]:
-    """The signals that end a command: also a closed terminal, unless SIGHUP is ignored (nohup)."""
-    stops = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        stops.append(signal.SIGHUP)
-    return stops
-
-
-async def _with_signals(command: Callable[[], Awaitable[int]]) -> int:
-    caught: list[int] = []
-    code = int(ExitCode.OK)
-    with trio.open_signal_receiver(*stop_signals()) as signals:
-        async with trio.open_nursery() as nursery:
-            scope = trio.CancelScope()
-
-            async def watch() -> None:
-                async for number in signals:
-                    # Only a second Ctrl-C is impatience. SIGTERM comes twice by itself, from a parent and from its end.
-                    if caught and number == signal.SIGINT:
-                        os._exit(ExitCode.INTERRUPTED)
-                    caught.append(number)
-                    scope.cancel()
-
-            nursery.start_soon(watch)
-            with scope:
-                code = await command()
-            nursery.cancel_scope.cancel()
-    if caught:
+    async def main() -> int:
+        code, number = await until_stopped(command, impatient=True)
+        if number is None:
+            return code
         # Stopping a service is not a failure. Ctrl-C has the exit code that shells expect.
-        return ExitCode.INTERRUPTED if caught[0] == signal.SIGINT else ExitCode.OK
-    return code
+        return ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.OK
+
+    return trio.run(main)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -95,7 +76,7 @@ def peer_options(settings: Settings, role: Role, **changes: Any) -> PeerOptions:
     try:
         check_stream_name(stream)
     except ValueError as error:
-        raise CliError(f"--roots-key: {error}", ExitCode.USAGE) from None
+        raise CliError(f"STREAM: {error}", ExitCode.USAGE) from None
     chosen = settings.fields(PeerOptions)
     if "namespaces" in chosen:
         chosen["namespaces"] = dict(chosen["namespaces"])
@@ -131,16 +112,34 @@ async def expect_directory(peer: Peer, settings: Settings) -> None:
     await peer.wait_parents(1)
 
 
+async def note_parents(peer: Peer) -> None:
+    """Say when there are fewer parents than were asked for, and when that changes: briefly it is nobody's business."""
+    said = wanted = peer.options.parents
+    sound, changed_at = 0, trio.current_time()
+    events = peer.events()
+    async with events:
+        while True:
+            settled = changed_at + PARENTS_NOTICE if sound and sound != said else float("inf")
+            with trio.move_on_at(settled):
+                event = await events.receive()
+                if isinstance(event, ResilienceChanged) and event.sound != sound:
+                    sound, changed_at = event.sound, trio.current_time()
+                continue
+            said = sound
+            lacks = "" if sound >= wanted else ": no spare yet" if sound == 1 else ": fewer spares than wanted"
+            note(f"{sound} of {wanted} parents{lacks}")
+
+
 def no_dht(settings: Settings) -> str:
     """One sentence with the two commands that would help."""
     if settings["bootstrap"]:
         tried = "nobody answered at " + ", ".join(map(endpoint_text, settings["bootstrap"]))
     else:
         tried = "nobody answered on this host (a peer on the LAN is reached with --listen :0)"
-    key = settings["roots_key"]
+    key = settings.get("roots_key") or "asdi"
     return (
-        f"no DHT found: {tried}; start a root here with `skymesh root --roots-key {key} --feed demo`, or name a peer "
-        f"that runs with `skymesh join --roots-key {key} --bootstrap HOST:PORT`"
+        f"no DHT found: {tried}; start a root here with `skymesh root {key} --feed demo`, or name a peer "
+        f"that runs with `skymesh join {key} --bootstrap HOST:PORT`"
     )
 
 
@@ -190,7 +189,9 @@ def named_by(flag: str, address: tuple[str, int]) -> Iterator[None]:
         raise CliError(f"{flag} {endpoint_text(address)}: {reason}", ExitCode.PORT_IN_USE) from None
 
 
-async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live: bool) -> None:
+async def beside(
+    peer: Peer, settings: Settings, nursery: trio.Nursery, *, live: bool, feed: Feed | None = None
+) -> None:
     """Start what the settings ask for beside the peer."""
     if settings.get("status_file"):
         nursery.start_soon(write_status, peer, Path(settings["status_file"]))
@@ -198,7 +199,7 @@ async def beside(peer: Peer, settings: Settings, nursery: trio.Nursery, *, live:
         from peer.cli.metrics import serve_metrics
 
         with named_by("--metrics", settings["metrics"]):
-            bound = await nursery.start(serve_metrics, peer, settings["metrics"])
+            bound = await nursery.start(serve_metrics, peer, settings["metrics"], feed)
         note(f"metrics on http://{endpoint_text(bound)}/metrics")
     if live and sys.stderr.isatty():
         nursery.start_soon(show_live, peer)

@@ -10,7 +10,7 @@ from typing import Any
 from peer.cli.config import Setting
 from peer.feeds.options import FeedOptions
 from peer.options import PeerOptions
-from peer.optionspec import address, binding, decimal, default_of, options_of, whole
+from peer.optionspec import address, binding, decimal, default_of, options_of, path, whole
 
 FORMATS = ("xml", "jsonl", "raw", "none")
 MAX_PIPE_NAME = 128
@@ -63,7 +63,7 @@ def _pipe_name(text: str) -> str:
 
 
 _STREAM = Setting("roots_key", "the stream, by its name in the directory: asdi, or asdi.FINGERPRINT", metavar="NAME",
-                  required=True)  # fmt: skip
+                  required=True, positional="STREAM", alias="stream")  # fmt: skip
 _FIND = Setting("find_timeout", "seconds to look for a DHT before giving up", decimal, 5.0, "SECONDS")
 _WAIT = Setting("wait", "keep looking for a DHT forever instead of giving up", default=False, is_switch=True)
 _LOGS = (
@@ -119,6 +119,21 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         Setting("queue", "packets that may wait for a slow reader before it is disconnected", _positive, 4_096, "N"),
         *_RUNS,
     ),
+    "gateway": (
+        Setting("listen", "TCP address for browsers and other clients; `:8080` opens it to the network", address,
+                ("127.0.0.1", 8080), "HOST:PORT", default_text="127.0.0.1:8080"),
+        Setting("peer_listen", "UDP address of this peer; `:0` opens it to the network", address, metavar="HOST:PORT",
+                default_text="this host only, or every interface when --bootstrap names another host"),
+        Setting("token_file", "file with a token that every client must bring", path, metavar="FILE",
+                default_text="anybody may listen"),
+        Setting("allow_origin", "site whose pages may connect, such as https://example.org, or * (repeatable)",
+                metavar="ORIGIN", many=True, default_text="only pages that this gateway serves"),
+        Setting("certificate", "TLS certificate (PEM)", path, metavar="FILE", default_text="no TLS"),
+        Setting("certificate_key", "its key", path, metavar="FILE", default_text="in the same file"),
+        Setting("history_bytes", "bytes of packets kept for clients that resume", _positive, 64 << 20, "N"),
+        Setting("max_clients", "clients that are served at once", whole(1, 100_000), 1_000, "N"),
+        *_RUNS,
+    ),
     "record": (
         Setting("out", "folder of the packet log", metavar="DIR", required=True),
         Setting("max_bytes", "remove the oldest segments beyond this size", _positive, metavar="N"),
@@ -138,14 +153,18 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
     ),
     "status": (
         _JSON,
+        Setting("wide", "show level, hops, age, version and all parents too, and cut nothing off", default=False,
+                is_switch=True),
         Setting("dot", "print a graph for Graphviz", default=False, is_switch=True),
         Setting("watch", "look again every few seconds, until stopped", default=False, is_switch=True),
         Setting("interval", "seconds between two looks of --watch", decimal, 2.0, "SECONDS"),
         _FIND,
         *_LOGS,
     ),
+    "streams": (_JSON, _FIND, *_LOGS),
     "query check": (
         Setting("namespace", "bind a namespace prefix (repeatable)", binding, metavar="P=URI", many=True),
+        Setting("namespaces", "bind the prefixes of a TOML file, or of a known set: faa, fixm", metavar="FILE"),
         Setting("sample", "XML documents to try it on, back to back; - is stdin", metavar="FILE"),
         _JSON,
     ),
@@ -173,7 +192,7 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         *_LOGS,
     ),
 }  # fmt: skip
-_ABOUT_A_STREAM = ("join", "root", "bridge", "record", "status", "combine")
+_ABOUT_A_STREAM = ("join", "root", "bridge", "gateway", "record", "status", "combine")
 
 
 def settings_for(command: str) -> tuple[Setting, ...]:
@@ -186,4 +205,4 @@ COMMANDS = tuple(_ONLY_HERE)
 
 def all_names() -> frozenset[str]:
     """Every name that may be a key of a configuration file."""
-    return frozenset(setting.name for command in COMMANDS for setting in settings_for(command))
+    return frozenset(name for command in COMMANDS for setting in settings_for(command) for name in setting.names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from asdi import parse, to_xml
 from asdi.flights import MAX_COPIES, Feed
 from peer.errors import FeedError
 from peer.feeds.sequencer import Numbered
@@ -56,9 +57,9 @@ class DemoFeed:
             start = max(0, int(ANCHOR + (now - ANCHOR) * self._speed) + 1)
         if start > _LATEST:
             raise FeedError("the demo feed has no calendar that far ahead: lower the rate or the speed")
-        for packet in self._feed.packets(start):
-            if packet.an >= first_an:
-                yield Numbered(packet.an, packet.payload, True, float(packet.time))
+        for an, time, text in self._feed.lines(start):
+            if an >= first_an:
+                yield Numbered(an, to_xml(parse(text)), True, float(time), text.encode("ascii"))
 
     def _second_of(self, an: int) -> int:
         """The last second whose first message is not above this AN."""

@@ -39,7 +39,8 @@ class Splitter(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-def make_splitter(kind: str, *, max_document: int = MAX_DOCUMENT_BYTES) -> Splitter:
+def make_splitter(kind: str, *, max_document: int = MAX_DOCUMENT_BYTES, exact: bool = False) -> Splitter:
+    """`exact` lines keep the blanks around them."""
     match kind:
         case "xml":
             return XmlSplitter(max_document=max_document)
@@ -48,18 +49,19 @@ def make_splitter(kind: str, *, max_document: int = MAX_DOCUMENT_BYTES) -> Split
         case "nul":
             return SeparatorSplitter(b"\0", max_document=max_document)
         case "lines":
-            return SeparatorSplitter(b"\n", max_document=max_document)
+            return SeparatorSplitter(b"\n", max_document=max_document, exact=exact)
     raise ValueError(f"framing is one of {', '.join(FRAMINGS)}, not {kind!r}")
 
 
 class SeparatorSplitter:
     """Packets that end with one byte. White space around them and empty ones are dropped; too long ones are counted."""
 
-    def __init__(self, separator: bytes, *, max_document: int = MAX_DOCUMENT_BYTES) -> None:
+    def __init__(self, separator: bytes, *, max_document: int = MAX_DOCUMENT_BYTES, exact: bool = False) -> None:
         self.errors: Counter[str] = Counter()
         self.is_broken = False
         self.skipped: list[Skipped] = []
         self._separator = separator
+        self._exact = exact
         self._max = max_document
         self._rest = b""
         self._skipping = 0  # bytes of a packet that is too long, as far as it has come
@@ -78,7 +80,7 @@ class SeparatorSplitter:
                 self.errors["too_large"] += 1
                 self.skipped.append(Skipped(len(found), len(part)))
             elif stripped := part.strip():
-                found.append(stripped)
+                found.append(part.removesuffix(b"\r") if self._exact else stripped)
         if self._skipping:
             self._skipping += len(rest)
             return found

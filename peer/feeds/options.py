@@ -45,6 +45,12 @@ class FeedOptions:
         of=_FEEDS,
         choices=("auto", *NUMBERINGS),
     )
+    follow: bool = option(False, "of log:DIR: wait for what is added, and publish it as it comes", of=_FEEDS)
+    lines: bool = option(
+        False,
+        "send every packet's line of ASDI text along, so that a recording of the stream equals an ingest of the text",
+        of=_FEEDS,
+    )
     reference: date | None = option(
         None,
         "a day near the first message of an ASDI file, whose times have no month and year",

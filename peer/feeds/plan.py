@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from peer.feeds.sequencer import Numbered
     from peer.feeds.sources import ByteSource
 
+RECORDINGS = ("archive", "log")
 DEFAULT_FILE_RATE = 1_000.0
 """Packets a second from a file when nothing else is said: faster, and the history is gone before anybody has joined."""
 
@@ -46,8 +47,16 @@ class Plan:
     rate: float | None = None
     speed: float | None = None
     loop: bool = False
+    follow: str | None = None
+    """A packet log that grows."""
+    lines: bool = False
+    """Packets carry the ASDI line that they were made of."""
     reference: date = field(default_factory=lambda: datetime.now(UTC).date())
     copies: int = 1
+    path: str | None = None
+    """The file that it is read from, if it is one."""
+    is_recording: bool = False
+    """`packets` brings what was recorded before, and waits for nothing."""
 
 
 def plan_feed(options: FeedOptions) -> Plan:
@@ -60,6 +69,12 @@ def plan_feed(options: FeedOptions) -> Plan:
     if options.speed == 0:
         raise FeedError("--speed is above 0; for everything at once give --rate 0")
     kind, colon, rest = options.source.partition(":")
+    if options.follow and (kind != "log" or not rest):
+        raise FeedError("--follow is for a packet log: log:DIR")
+    if options.follow and (options.rate is not None or options.speed is not None or options.loop):
+        raise FeedError("--follow publishes packets as they come: it takes no --rate, --speed or --loop")
+    if options.follow:
+        return Plan(name=options.source, numbering="own", is_live=True, follow=rest)
     if options.source == "demo" or (kind == "demo" and colon):
         return _demo(options, rest)
     if colon and kind != "asdi" and not rest.startswith("//") and (read := plugins.reader(kind)) is not None:
@@ -78,6 +93,7 @@ def _demo(options: FeedOptions, rest: str) -> Plan:
         rate=options.rate,
         speed=options.speed,
         copies=int(rest) if rest else 1,
+        lines=options.lines,
     )
 
 
@@ -87,7 +103,15 @@ def _numbered(options: FeedOptions, kind: str, rest: str, read: Callable[[str], 
     if options.loop:
         raise FeedError(f"--loop does not work with {kind}: packets keep the numbers they had")
     speed = options.speed if options.speed is not None or options.rate is not None else 1.0
-    return Plan(name=options.source, numbering="own", packets=lambda: read(rest), rate=options.rate, speed=speed)
+    return Plan(
+        name=options.source,
+        numbering="own",
+        packets=lambda: read(rest),
+        rate=options.rate,
+        speed=speed,
+        is_recording=kind in RECORDINGS,
+        lines=options.lines,
+    )
 
 
 def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
@@ -114,6 +138,8 @@ def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
         raise FeedError("--loop is for files")
     if options.speed is not None and not (is_asdi and is_file):
         raise FeedError("--speed needs packets that carry a time: asdi:FILE, archive:, log: or demo")
+    if options.lines and not is_asdi:
+        raise FeedError(f"--lines is for ASDI text: write the feed as asdi:{source}")
     rate = options.rate
     if rate is None and options.speed is None and is_file:
         rate = DEFAULT_FILE_RATE
@@ -122,11 +148,13 @@ def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
         numbering=numbering if not is_asdi or numbering != "position" else "asdi-position",
         framing=framing,
         make_bytes=_source(source, options.loop),
+        path=source if is_file else None,
         is_live=not is_file,
         rate=rate,
         speed=options.speed,
         loop=options.loop,
         reference=options.reference or datetime.now(UTC).date(),
+        lines=options.lines,
     )
 
 

@@ -38,6 +38,8 @@ class Numbered(NamedTuple):
     contiguous: bool = True
     time: float | None = None
     """Unix time that the feed itself gives the packet, for replay at its own speed."""
+    line: bytes | None = None
+    """The line of ASDI text that it was made of."""
 
 
 class PositionSequencer:
@@ -121,7 +123,7 @@ class AsdiSequencer:
         self.missed += skipped
         first = self._last < 0
         self._last = an
-        return Numbered(an, to_xml(message), contiguous or first, float(time))
+        return Numbered(an, to_xml(message), contiguous or first, float(time), line)
 
 
 # --- numbering by content ---------------------------------------------------------------------------------------------

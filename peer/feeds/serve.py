@@ -14,21 +14,25 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from asdi.origin import MAX_ORIGIN_BYTES, with_origin
 from dcp import Packet, Start
 from dht import DirectoryUnavailable, Identity, PeerId, id_text
 from peer.directory import grant_of
 from peer.errors import FeedError, NotSynchronised
+from peer.feeds.content_work import ContentWork
 from peer.feeds.framing import MAX_DOCUMENT_BYTES, Splitter, make_splitter
 from peer.feeds.mark import Mark
+from peer.feeds.replay import LogFollower
 from peer.feeds.sequencer import AsdiSequencer, ContentSequencer, Numbered, PositionSequencer
 from peer.feeds.sources import CHANNEL_CHUNKS
-from peer.feeds.stamp import strip_stamp
 from peer.feeds.state import MarkFile
-from peer.node import Peer, open_peer
+from peer.node import Peer
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
 
@@ -75,7 +79,7 @@ class RootFeed:
         self.published = 0
         self.holes = 0
         """ANs that were assigned and not published: each becomes a gap."""
-        self.max_document = MAX_DOCUMENT_BYTES - overhead
+        self.max_document = MAX_DOCUMENT_BYTES - overhead - (MAX_ORIGIN_BYTES if plan.lines else 0)
         self.last_an: int | None = None
         self.ended = trio.Event()
         self.peer: Peer | None = None
@@ -90,6 +94,21 @@ class RootFeed:
         self._saved_at = 0.0
         self._file: MarkFile | None = None
         self._mark: Mark | None = None
+        self._had_numbers = False
+        self._published_at = time.monotonic()
+
+    @property
+    def is_barren(self) -> bool:
+        """It has brought no packet at all, now or before a restart."""
+        return not (self.published or self.holes or self.errors["repeated"] or self._had_numbers)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ended.is_set()
+
+    def silent_for(self) -> float:
+        """Seconds since the last packet, or since the start."""
+        return time.monotonic() - self._published_at
 
     async def run(self) -> None:
         """Serve until cancelled; `ended` is set when there is nothing more to read."""
@@ -107,6 +126,7 @@ class RootFeed:
             return
         try:
             self._file, self._mark = MarkFile.open(folder, self.options.stream)
+            self._had_numbers = self._mark is not None
         except FeedError as error:
             if self.options.state is not None:
                 raise
@@ -149,6 +169,8 @@ class RootFeed:
     async def _run_numbered(self) -> None:
         if self.plan.is_demo:
             await self._run_demo()
+        elif self.plan.follow is not None:
+            await self._run_log(Path(self.plan.follow))
         elif self.plan.packets is not None:
             await self._run_generator(self.plan.packets())
         else:
@@ -176,6 +198,16 @@ class RootFeed:
                 await self._pace(packet)
                 await self._publish(packet)
 
+    async def _run_log(self, path: Path) -> None:
+        """What is synced in a log, and what is added to it. A late packet can't be published behind later ones."""
+        follower = LogFollower(path)
+        while True:
+            batch = await trio.to_thread.run_sync(follower.read)
+            for packet in batch:
+                await self._publish(packet)
+            if not batch:
+                await trio.sleep(LOOK_INTERVAL)
+
     async def _run_bytes(self) -> None:
         numberer = self._numberer()
         async with trio.open_nursery() as nursery:
@@ -192,7 +224,8 @@ class RootFeed:
                 self._count(splitter)
 
     def _splitter(self) -> Splitter:
-        return make_splitter(self.plan.framing, max_document=self.max_document)
+        is_asdi = self.plan.numbering in ("asdi", "asdi-position")
+        return make_splitter(self.plan.framing, max_document=self.max_document, exact=is_asdi and self.plan.lines)
 
     def _with_skipped(self, splitter: Splitter, packets: list[bytes]) -> Iterator[bytes | None]:
         """The packets, with a None for each that was too large, in its place. Each is logged with its size."""
@@ -229,7 +262,9 @@ class RootFeed:
             if packet is None:
                 self.errors["not_published"] += 1
                 return None
-            return packet if positions is None else positions.number(packet.payload)._replace(time=packet.time)
+            if positions is None:
+                return packet
+            return positions.number(packet.payload)._replace(time=packet.time, line=packet.line)
 
         return number
 
@@ -268,14 +303,18 @@ class RootFeed:
         if self.last_an is not None and packet.an <= self.last_an:
             self.errors["repeated"] += 1
             return
+        payload = packet.payload
+        if self.plan.lines and packet.line is not None and packet.time is not None:
+            payload = with_origin(payload, int(packet.time), packet.line)
         try:
-            await self.peer.send(self._transform(packet.payload), an=packet.an, contiguous=packet.contiguous)
+            await self.peer.send(self._transform(payload), an=packet.an, contiguous=packet.contiguous)
         except ValueError as error:
             self.errors["not_published"] += 1
             log.warning("feed %s: packet %d was not published: %s", self.plan.name, packet.an, error)
             self._publish_hole(packet.an)
             return
         self.published += 1
+        self._published_at = time.monotonic()
         self.last_an = packet.an
         if self.plan.numbering == "asdi" and self._mark is not None:
             await self._save_now_and_then(self._mark)
@@ -318,7 +357,7 @@ class RootFeed:
     async def _run_content(self) -> None:
         """Three tasks: one reads the feed, one finds the numbers when they are not known, and this one publishes."""
         send, receive = trio.open_memory_channel[Numbered | None](CHANNEL_PACKETS)
-        work = _Content(ContentSequencer(self._mark), send)
+        work = ContentWork(ContentSequencer(self._mark), send)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_content, work)
             nursery.start_soon(self._find_numbers, work)
@@ -341,7 +380,7 @@ class RootFeed:
             self._reserved = an + RESERVE
             await trio.to_thread.run_sync(self._file.save, Mark(self._reserved))
 
-    async def _read_content(self, work: _Content) -> None:
+    async def _read_content(self, work: ContentWork) -> None:
         async with trio.open_nursery() as nursery:
             chunks = self._start_bytes(nursery)
             async with chunks:
@@ -373,7 +412,7 @@ class RootFeed:
                 dropped,
             )  # fmt: skip
 
-    async def _find_numbers(self, work: _Content) -> None:
+    async def _find_numbers(self, work: ContentWork) -> None:
         """Whenever the numbers are not known: alone, count; otherwise listen until they are."""
         async with work.out:
             while await work.wait_unknown():
@@ -417,7 +456,7 @@ class RootFeed:
                 await trio.sleep(LOOK_INTERVAL)
         return True
 
-    async def _listen(self, listener: Peer, work: _Content) -> None:
+    async def _listen(self, listener: Peer, work: ContentWork) -> None:
         is_first = self.peer is None
         log.info("another root serves %s: listening until our numbers are known", self.options.stream)
         with trio.move_on_after(self._sync_timeout if is_first else float("inf")):
@@ -436,64 +475,3 @@ class RootFeed:
                 f"{self.options.stream} has another root, and this one could not find its numbers in "
                 f"{self._sync_timeout:g} s: {why}"
             )
-
-
-class _Content:
-    """What the two tasks of a feed without numbers share. The lock keeps what both let out in order."""
-
-    def __init__(self, sequencer: ContentSequencer, out: trio.MemorySendChannel[Numbered | None]) -> None:
-        self.sequencer = sequencer
-        self.out = out
-        self._lock = trio.Lock()
-        self._unknown = trio.Event()
-        self._unknown.set()
-        self._readable = trio.Event()
-        self._all_read = False
-
-    async def wait_readable(self) -> None:
-        """Until what is read can be numbered, or is needed to find the numbers."""
-        await self._readable.wait()
-
-    def let_read(self) -> None:
-        self._readable.set()
-
-    async def number(self, payload: bytes) -> None:
-        async with self._lock:
-            await self._let_out(self.sequencer.number(payload))
-
-    async def heard(self, an: int, payload: bytes) -> None:
-        async with self._lock:
-            await self._let_out(self.sequencer.heard(an, strip_stamp(payload)))
-
-    async def count_alone(self) -> None:
-        async with self._lock:
-            await self.out.send(None)  # open, even while the feed is silent
-            await self._let_out(self.sequencer.count_alone())
-        self.let_read()
-
-    async def _let_out(self, packets: list[Numbered]) -> None:
-        for packet in packets:
-            await self.out.send(packet)
-
-    def broke(self) -> int:
-        """How many packets that had no number yet were lost by it."""
-        was_listening, before = self.sequencer.listening, self.sequencer.dropped
-        self.sequencer.broke()
-        if not was_listening:
-            self._readable = trio.Event()
-        self._unknown.set()
-        return self.sequencer.dropped - before
-
-    def read_all(self) -> None:
-        self._all_read = True
-        self._unknown.set()
-
-    async def wait_unknown(self) -> bool:
-        """Until numbers are wanted; False when they never will be again."""
-        while True:
-            await self._unknown.wait()
-            self._unknown = trio.Event()
-            if self.sequencer.listening:
-                return True
-            if self._all_read:
-                return False

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 NOT_OPEN = frozenset({Membership.IDLE, Membership.LEAVING, Membership.LEFT})
 
+FILL_SECONDS = 5.0
+"""A peer with many slots takes joins faster: all of them can be filled in this time, by one host in twice as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -45,7 +48,7 @@ class Admission:
         self._placement, self._surroundings = placement, surroundings
         self._own, self._parents, self._children = own, parents, children
         self._admits, self._carries = admits, carries
-        rate = own.config.max_joins_per_second
+        rate = max(own.config.max_joins_per_second, own.config.capacity / FILL_SECONDS)
         self._limit = HostBuckets(rate, max(1.0, rate / 2))  # or one host could use up everybody's joins
 
     def judge(

@@ -25,15 +25,21 @@ AVOIDANCE: dict[RefuseReason, float] = {
     RefuseReason.TOO_MANY_JOINS: 0.3,  # its bucket fills again at once; the crowd has spread by then
     RefuseReason.STALE: 0.2,
     RefuseReason.MALFORMED: 300.0,
+    RefuseReason.VERSION: 300.0,
 }
 """How long, in seconds, not to ask a peer again that refused for this reason."""
 
-FINAL = frozenset({RefuseReason.POLICY, RefuseReason.STREAM_UNKNOWN, RefuseReason.MALFORMED})
+FINAL = frozenset({RefuseReason.POLICY, RefuseReason.STREAM_UNKNOWN, RefuseReason.MALFORMED, RefuseReason.VERSION})
 """Reasons that a newer record does not change."""
 
 AVOID_SILENT = 5.0
 """The same after a time-out or after it went silent as a parent, doubled for each time in a row."""
 MAX_AVOID_SILENT = 40.0
+AVOID_CONVICTED = 300.0
+"""The same after it was proved to lie about the stream, doubled for each time..."""
+MAX_AVOID_CONVICTED = 86_400.0
+MAX_CONVICTED = 256
+"""Peers; beyond it the oldest conviction is forgotten."""
 RETRY_SILENT = 2.0
 """How long not to ask a silent one when there is nobody else: it may have thawed, or the way to it healed."""
 
@@ -62,21 +68,21 @@ class CandidateRecord:
 
 @dataclass(slots=True)
 class Candidate:
-    """One peer in the cache; `hops`, `load` and the rest are guesses when it is known from hearsay only."""
+    """One peer in the cache. What the default values say is a guess, for one known from hearsay only."""
 
     peer_id: PeerId
     address: HostPort
     level: int
-    hops: int
-    load: float
-    free: int
-    free_for_repair: int
-    resilience: int | None
-    is_root: bool
-    query: bytes
     seen_at: float
     walk_depth: int
     """Steps from a root on the paper's walk: roots 0, a refuser's children one more than the refuser."""
+    hops: int
+    load: float = 0.5
+    free: int = 1
+    free_for_repair: int = 1
+    resilience: int | None = None
+    is_root: bool = False
+    query: bytes = b""
     version: int = 0
     avoid_until: float = float("-inf")
     is_barred: bool = False
@@ -88,6 +94,21 @@ class Candidate:
     round_trip: float | None = None
     joins: int = 0
     """Joins sent to it since its record was last renewed: the least tried goes first on a walk."""
+
+    def take(self, record: CandidateRecord, now: float) -> None:
+        """What it says about itself replaces what was known."""
+        self.version = record.version
+        self.address = record.address
+        self.level = record.level
+        self.hops = record.hops
+        self.load = record.load
+        self.free = record.free
+        self.free_for_repair = record.free_for_repair
+        self.resilience = record.resilience
+        self.is_root = record.is_root
+        self.query = record.query
+        self.seen_at = now
+        self.joins = 0
 
     @property
     def host(self) -> str:
@@ -113,6 +134,7 @@ class CandidateCache:
         self._limit = limit
         self._lifetime = lifetime
         self._known: dict[PeerId, Candidate] = {}
+        self._convicted: dict[PeerId, tuple[int, float]] = {}  # how often, and avoided until when
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -122,7 +144,7 @@ class CandidateCache:
         return self._known.get(peer_id)
 
     def add_records(self, records: Iterable[CandidateRecord], now: float) -> int:
-        """Take the directory's word; says how many were new."""
+        """Take what peers say about themselves in the directory. Returns how many were new."""
         new = 0
         for record in records:
             if record.peer_id == self._own or not 0 <= record.level <= MAX_LEVEL:
@@ -130,40 +152,14 @@ class CandidateCache:
             known = self._known.get(record.peer_id)
             if known is None:
                 new += 1
-                self._make_room(now)
-                self._known[record.peer_id] = Candidate(
-                    record.peer_id,
-                    record.address,
-                    record.level,
-                    record.hops,
-                    record.load,
-                    record.free,
-                    record.free_for_repair,
-                    record.resilience,
-                    record.is_root,
-                    record.query,
-                    now,
-                    walk_depth=0 if record.is_root else record.hops,
-                    version=record.version,
-                )
+                depth = 0 if record.is_root else record.hops
+                known = self._add(Candidate(record.peer_id, record.address, record.level, now, depth, record.hops))
+            elif record.version < known.version:
                 continue
-            if record.version < known.version:
-                continue
-            if record.version > known.version and not known.is_barred:
+            elif record.version > known.version and not known.is_barred:
                 known.avoid_until = float("-inf")
                 known.failures = 0
-            known.version = record.version
-            known.address = record.address
-            known.level = record.level
-            known.hops = record.hops
-            known.load = record.load
-            known.free = record.free
-            known.free_for_repair = record.free_for_repair
-            known.resilience = record.resilience
-            known.is_root = record.is_root
-            known.query = record.query
-            known.seen_at = now
-            known.joins = 0
+            known.take(record, now)
         return new
 
     def add_hearsay(self, peers: Iterable[PeerAt], *, teller: Candidate | None, now: float) -> int:
@@ -177,21 +173,7 @@ class CandidateCache:
             known = self._known.get(peer.peer_id)
             if known is None:
                 new += 1
-                self._make_room(now)
-                self._known[peer.peer_id] = Candidate(
-                    peer.peer_id,
-                    peer.address,
-                    peer.level,
-                    hops,
-                    0.5,
-                    1,
-                    1,
-                    None,
-                    False,
-                    b"",
-                    now,
-                    walk_depth=depth,
-                )
+                self._add(Candidate(peer.peer_id, peer.address, peer.level, now, depth, hops))
             elif known.address == peer.address:
                 known.level = peer.level
                 known.seen_at = now
@@ -199,6 +181,17 @@ class CandidateCache:
                 known.free_for_repair = max(known.free_for_repair, 1)
                 known.walk_depth = min(known.walk_depth, depth)
         return new
+
+    def _add(self, candidate: Candidate) -> Candidate:
+        """Keep a peer that was not known; at the limit, it replaces the one that is worth least."""
+        if len(self._known) >= self._limit:
+            # Roots are few and always worth knowing; then whom we avoid anyway; then whom we have not heard of longest.
+            now = candidate.seen_at
+            worst = min(self._known.values(), key=lambda c: (c.is_root, c.avoid_until <= now, c.seen_at))
+            del self._known[worst.peer_id]
+            self.evicted += 1
+        self._known[candidate.peer_id] = candidate
+        return candidate
 
     def avoid(self, peer_id: PeerId, *, until: float) -> None:
         candidate = self._known.get(peer_id)
@@ -218,6 +211,13 @@ class CandidateCache:
             candidate.avoid_until = now + min(AVOID_SILENT * 2**candidate.failures, MAX_AVOID_SILENT)
             candidate.failures += 1
             candidate.silent_at = now
+
+    def convicted(self, peer_id: PeerId, *, now: float) -> None:
+        """It was proved to lie. No newer record lifts this, and a sleep of ours does not either."""
+        times, _ = self._convicted.pop(peer_id, (0, 0.0))
+        if len(self._convicted) >= MAX_CONVICTED:
+            del self._convicted[next(iter(self._convicted))]
+        self._convicted[peer_id] = times + 1, now + min(AVOID_CONVICTED * 2**times, MAX_AVOID_CONVICTED)
 
     def answered(self, peer_id: PeerId, *, round_trip: float, now: float) -> None:
         candidate = self._known.get(peer_id)
@@ -242,12 +242,9 @@ class CandidateCache:
 
     def _within(self, now: float, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
         born = now - self._lifetime
-        return [c for c in self._known.values() if c.level < below and c.seen_at >= born and c.peer_id not in exclude]
-
-    def _make_room(self, now: float) -> None:
-        if len(self._known) < self._limit:
-            return
-        # Roots are few and always worth knowing; then whom we avoid anyway; then whom we have not heard of longest.
-        worst = min(self._known.values(), key=lambda c: (c.is_root, c.avoid_until <= now, c.seen_at))
-        del self._known[worst.peer_id]
-        self.evicted += 1
+        avoided = {peer_id for peer_id, (_, until) in self._convicted.items() if until > now}
+        return [
+            c
+            for c in self._known.values()
+            if c.level < below and c.seen_at >= born and c.peer_id not in exclude and c.peer_id not in avoided
+        ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+MAX_NAME_BYTES = 64
+"""Of a peer's name and of its version."""
 MAX_PARENTS = 16
 
 
@@ -22,7 +24,7 @@ class MeshConfig:
     """Children this peer carries; 0 makes it a leaf. Raising it makes the mesh shallower and this peer busier."""
     repair_share: float = 0.25
     """Share of the capacity kept for peers that have children themselves (see `reserved_slots`). Without it p99 of
-    repair was 7.6 s in place of 2.0 s in the placement model; raising it makes new peers go deeper."""
+    repair was 7.6 s instead of 2.0 s in the placement model; raising it makes new peers go deeper."""
     makes_room: bool = True
     """When full, move a childless child that has another parent elsewhere for the sake of a repair. The moved child
     looks for a parent once more; without it a peer under churn can find every lower slot taken by leaves."""
@@ -49,8 +51,8 @@ class MeshConfig:
     """A parent whose root counter has not advanced for this long is not fed, does not count towards n, and a peer with
     only such parents takes no children (R7). Raising it lets a cut-off subtree believe for longer."""
     max_feed_age: float = 10.0
-    """A root beat that is told to be older is no proof, advancing or not. Each hop adds up to one `beat_interval`, so
-    this bounds the depth at which a mesh still counts as rooted to 100 hops at the default beat."""
+    """A root beat that is said to be older proves nothing, advancing or not. Each hop adds up to one
+    `beat_interval`, so this bounds the depth at which a mesh still counts as rooted to 100 hops at the default beat."""
     thaw_after: float = 0.7
     """Lateness of a timer from which this peer knows that it slept, and trusts nothing it believed. Below
     `suspect_after`, so that a sleeper knows it no later than its children do. Too low makes a busy machine distrust
@@ -93,6 +95,11 @@ class MeshConfig:
     faster and joins more."""
     replace_gain: int = 1
     """Hops that must be won for it."""
+    rotate_interval: float = 5.0
+    """A parent whose word about the stream was disputed is replaced, if somebody undisputed has room; at most one in
+    this time, so that a liar that frames everybody else cannot keep its children moving."""
+    dispute_lifetime: float = 300.0
+    """A dispute is forgotten after this long."""
     spare_patience: float = 2.0
     """A parent above n is kept this long after it came, so that a suspect can prove itself first."""
 

@@ -19,10 +19,14 @@ and nothing else.
     PARENTS  nothing                                                                      (inquiry)
     STATUS   nothing                                                                      (inquiry)
     WANTS    nothing                                                                      (inquiry)
+    ABOUT    nothing                                                                      (inquiry)
     PEERS    count u8, count x (peer)                                                     (answer)
     STATE    flags u8 (1 rooted), level u32, hops u8, resilience u8, held u8, wanted u8, children u16, capacity u16,
              peer id                                                                      (answer)
-    WANTED   flags u8 (1 told), count u16, query bytes                                    (answer)
+    WANTED   flags u8 (1 known), count u16, query bytes                                    (answer)
+    SELF     count u8, count x (tag u8, length u8, bytes): 1 stream, 2 name, 3 version, 4 packets per second x 1,000
+             (u64), 5 loss x 1,000,000 (u64), 6 disputes, 7 protection, 8 sources of a combined stream, with
+             spaces between them; other tags are passed over                              (answer)
     feed     run u64, beat u64, age u16 (milliseconds)
     peer     peer id, level u32, address
     peer id  length u8 (1 to 32), bytes
@@ -35,12 +39,15 @@ import struct
 from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from peer.mesh.config import MAX_NAME_BYTES
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import (
     MAX_PEERS_IN_ANSWER,
     MAX_QUERY_BYTES,
     MAX_REFERRALS,
     VERSION,
+    About,
+    AboutRequest,
     Accept,
     Answer,
     Beat,
@@ -50,6 +57,7 @@ from peer.mesh.messages import (
     Join,
     LinkMessage,
     MalformedMessage,
+    OtherVersionMessage,
     ParentsRequest,
     PeerAt,
     PeerId,
@@ -65,6 +73,10 @@ from peer.mesh.messages import (
 )
 
 MAX_PEER_ID_BYTES = 32
+MAX_VERSION = 15
+"""A first byte beyond is no version of this protocol, but something else."""
+MAX_SOURCES_BYTES = 255
+"""Names of the sources of a combined stream, with spaces between them."""
 MAX_BODY_BYTES = 1_200
 """No body is longer: it must fit one datagram beside dcp's own header on any path (IPv6 promises 1,280 bytes)."""
 
@@ -86,6 +98,8 @@ class MessageType(IntEnum):
     STATE = 0x0C
     WANTS = 0x0D
     WANTED = 0x0E
+    ABOUT = 0x0F
+    SELF = 0x10
 
 
 _HEAD = struct.Struct(">BB")
@@ -100,6 +114,11 @@ _STATE = struct.Struct(">BBBIBBBBHH")
 _WANTED = struct.Struct(">BBBH")
 _LEVEL = struct.Struct(">I")
 _PORT = struct.Struct(">H")
+_MEASURE = struct.Struct(">Q")
+
+MAX_DISPUTES_BYTES = 255
+MAX_PROTECTION_BYTES = 32
+_STREAM, _NAME, _VERSION, _RATE, _LOSS, _DISPUTES, _PROTECTION, _SOURCES = range(1, 9)
 
 _REPAIR, _HAS_CHILDREN = 0x01, 0x02
 _LEAVING = 0x01
@@ -158,6 +177,8 @@ def encode_request(request: InquiryRequest) -> bytes:
             return _HEAD.pack(VERSION, MessageType.STATUS)
         case WantsRequest():
             return _HEAD.pack(VERSION, MessageType.WANTS)
+        case AboutRequest():
+            return _HEAD.pack(VERSION, MessageType.ABOUT)
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -165,8 +186,10 @@ def encode_answer(answer: Answer) -> bytes:
         case Peers(peers):
             return _encode_peers(MessageType.PEERS, peers, MAX_PEERS_IN_ANSWER)
         case Wanted(query):
-            told = query if query is not None and len(query) <= MAX_QUERY_BYTES else None
-            return _WANTED.pack(VERSION, MessageType.WANTED, told is not None, len(told or b"")) + (told or b"")
+            known = query if query is not None and len(query) <= MAX_QUERY_BYTES else None
+            return _WANTED.pack(VERSION, MessageType.WANTED, known is not None, len(known or b"")) + (known or b"")
+        case About():
+            return _encode_about(answer)
         case State():
             return _STATE.pack(
                 VERSION,
@@ -180,6 +203,23 @@ def encode_answer(answer: Answer) -> bytes:
                 answer.children,
                 answer.capacity,
             ) + _encode_peer_id(answer.peer_id)
+
+
+def _encode_about(about: About) -> bytes:
+    values = {_STREAM: about.stream.encode(), _NAME: about.name.encode(), _VERSION: about.version.encode()}
+    if about.packets_per_second is not None:
+        values[_RATE] = _MEASURE.pack(round(about.packets_per_second * 1e3))
+    if about.loss is not None:
+        values[_LOSS] = _MEASURE.pack(round(about.loss * 1e6))
+    if about.disputes:
+        values[_DISPUTES] = about.disputes.encode()[:MAX_DISPUTES_BYTES]
+    if about.protection:
+        values[_PROTECTION] = about.protection.encode()[:MAX_PROTECTION_BYTES]
+    if about.sources:
+        values[_SOURCES] = " ".join(about.sources).encode()[:MAX_SOURCES_BYTES]
+    return _COUNT.pack(VERSION, MessageType.SELF, len(values)) + b"".join(
+        bytes((tag, len(value))) + value for tag, value in values.items()
+    )
 
 
 def _encode_peers(kind: MessageType, peers: tuple[PeerAt, ...], limit: int) -> bytes:
@@ -240,7 +280,8 @@ def decode_link_message_untrusted(body: bytes) -> LinkMessage:
     raise MalformedMessage(f"type 0x{kind:02x} with {len(body)} bytes is not a message of a link")
 
 
-_EMPTY_REQUESTS: dict[int, type[ParentsRequest] | type[StatusRequest] | type[WantsRequest]] = {
+_EMPTY_REQUESTS: dict[int, type[ParentsRequest] | type[StatusRequest] | type[WantsRequest] | type[AboutRequest]] = {
+    MessageType.ABOUT: AboutRequest,
     MessageType.PARENTS: ParentsRequest,
     MessageType.STATUS: StatusRequest,
     MessageType.WANTS: WantsRequest,
@@ -271,12 +312,57 @@ def decode_answer_untrusted(body: bytes) -> Answer:
         _expect_end(body, end)
         return State(peer_id, level, hops, resilience, bool(flags & _ROOTED), held, wanted, children, capacity)
     if kind == MessageType.WANTED:
-        _, _, told, size = _unpack(_WANTED, body)
+        _, _, known, size = _unpack(_WANTED, body)
         if size > MAX_QUERY_BYTES:
             raise MalformedMessage(f"a query of {size} bytes, at most {MAX_QUERY_BYTES} are read")
         _expect_end(body, _WANTED.size + size)
-        return Wanted(body[_WANTED.size :] if told else None)
+        return Wanted(body[_WANTED.size :] if known else None)
+    if kind == MessageType.SELF:
+        return _decode_about(body)
     raise MalformedMessage(f"type 0x{kind:02x} is not an answer")
+
+
+def _decode_about(body: bytes) -> About:
+    _, _, count = _unpack(_COUNT, body)
+    at = _COUNT.size
+    values: dict[int, bytes] = {}
+    for _ in range(count):
+        if at + 2 > len(body) or at + 2 + body[at + 1] > len(body):
+            raise MalformedMessage(f"a value ends at byte {len(body)}")
+        values[body[at]] = body[at + 2 : at + 2 + body[at + 1]]
+        at += 2 + body[at + 1]
+    _expect_end(body, at)
+    rate, loss = _decode_measure(values.get(_RATE)), _decode_measure(values.get(_LOSS))
+    return About(
+        _decode_text(values.get(_STREAM, b""), 255),
+        _decode_text(values.get(_NAME, b""), MAX_NAME_BYTES),
+        _decode_text(values.get(_VERSION, b""), MAX_NAME_BYTES),
+        rate / 1e3 if rate is not None else None,
+        min(loss / 1e6, 1.0) if loss is not None else None,
+        _decode_text(values.get(_DISPUTES, b""), MAX_DISPUTES_BYTES),
+        _decode_text(values.get(_PROTECTION, b""), MAX_PROTECTION_BYTES),
+        tuple(_decode_text(values.get(_SOURCES, b""), MAX_SOURCES_BYTES).split()),
+    )
+
+
+def _decode_text(value: bytes, most: int) -> str:
+    """Text for a person's terminal: only letters that can be printed."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise MalformedMessage("a value is not UTF-8") from None
+    if len(value) > most or not text.isprintable():
+        raise MalformedMessage(f"a text of {len(value)} bytes, at most {most} that can be printed are read")
+    return text
+
+
+def _decode_measure(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    if len(value) != _MEASURE.size:
+        raise MalformedMessage(f"a number of {len(value)} bytes where {_MEASURE.size} were expected")
+    (number,) = _MEASURE.unpack(value)
+    return int(number)
 
 
 def _kind(body: bytes) -> int:
@@ -285,7 +371,8 @@ def _kind(body: bytes) -> int:
     if len(body) < _HEAD.size:
         raise MalformedMessage(f"{len(body)} bytes are too few for a version and a type")
     if body[0] != VERSION:
-        raise MalformedMessage(f"version {body[0]}, this peer speaks {VERSION}")
+        kind = OtherVersionMessage if 1 <= body[0] <= MAX_VERSION else MalformedMessage
+        raise kind(f"version {body[0]}, this peer speaks {VERSION}")
     return body[1]
 
 

@@ -177,7 +177,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class ResilienceChanged:
-    """So many sound parents now: one less can die without a stall. Told by the shell, also to a new listener."""
+    """So many sound parents now: one less can die without a stall. The shell says so, also to a new listener."""
 
     sound: int
     wanted: int
@@ -211,6 +211,40 @@ class Left:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Disputed:
+    """What this parent said about the packets after `after` up to `until` contradicts another parent, or itself.
+
+    One of them is wrong; nothing is lost by it. The parent is replaced if another peer offers a place.
+    """
+
+    link: LinkId
+    peer_id: PeerId
+    address: HostPort
+    after: int
+    until: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """Parents report new packets, up to `head`, but for `seconds` none has brought one or said that none is wanted."""
+
+    head: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """A peer can't be a parent: of `protocol` ("DCP" or "mesh") it speaks the versions `lowest` to `highest` only."""
+
+    address: HostPort
+    protocol: str
+    lowest: int
+    highest: int
+    ours: int
+
+
 Event = (
     ParentGained
     | ParentLost
@@ -221,6 +255,9 @@ Event = (
     | Restored
     | ColdRestart
     | Thawed
+    | Disputed
+    | Starved
+    | OtherVersion
     | Leaving
     | Left
 )

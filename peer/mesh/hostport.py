@@ -1,4 +1,4 @@
-"""An address as people and records write it. A socket's own form, with IPv6's scope, is `dcp`'s `Address`."""
+"""An address as people and records write it. A socket's own form, with IPv6's scope, is `dcp`'s `SocketAddress`."""
 
 from __future__ import annotations
 

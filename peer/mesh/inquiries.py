@@ -57,3 +57,5 @@ class Inquiries:
                 return encoding.encode_answer(self._reporting.status())
             case messages.WantsRequest():
                 return encoding.encode_answer(messages.Wanted(self._observer.wanted()))
+            case messages.AboutRequest():
+                return encoding.encode_answer(self._observer.about())

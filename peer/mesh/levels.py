@@ -3,10 +3,10 @@
 The claim: at every instant, over every link that both ends hold, level(child) > level(parent). No clock is assumed, no
 delivery, no order.
 
-The argument. While a link's nonce is in the parent's table, the parent does not rise (R4), so everything it told over
-this link is at or above its present level. The child stands above everything it was told over this link: when it took
-the link (R3), and ever after, because it falls only to above what it was told (R5) and rises freely. So it stands above
-the parent's present level. A nonce is random and entered before it is told (R1), so a link that the child holds is
+The argument. While a link's nonce is in the parent's table, the parent does not rise (R4), so every level it reported
+over this link is at or above its present one. The child is above every level reported over this link: when it took the
+link (R3), and ever after, because it falls only to above the last report (R5) and rises freely. So it is above the
+parent's present level. A nonce is random and entered before it is sent (R1), so a link that the child holds is
 either exactly that table entry, or one that the parent dropped: then only the child believes in it, beats and data no
 longer come (an unknown nonce gets a reset), and the belief ends with the silence limit.
 
@@ -67,12 +67,12 @@ class LevelRules:
         """
         return not has_children
 
-    def may_fall(self, level: int, told: Iterable[int]) -> bool:
-        """R5: a level falls only to above what every parent last told."""
-        return all(level > parent for parent in told)
+    def may_fall(self, level: int, reported: Iterable[int]) -> bool:
+        """R5: a level falls only to above what every parent last reported."""
+        return all(level > parent for parent in reported)
 
-    def told(self, before: int, now: int) -> int:
-        """What a parent counts as having told over one link: the lowest.
+    def reported(self, before: int, now: int) -> int:
+        """The level that counts as reported over one link: the lowest.
 
         It cannot rise while it holds the link (R4), so a higher number is an old datagram that came late.
         """
@@ -82,21 +82,21 @@ class LevelRules:
         """R7: take children only while a root's beat, passed down, is fresh.
 
         A parent's keep-alive proves that the parent lives, not that anything feeds it: cut-off peers would adopt one
-        another for ever.
+        another forever.
         """
         return rooted
 
-    def place(self, told: Iterable[int], rng: Random) -> int:
+    def place(self, reported: Iterable[int], rng: Random) -> int:
         """A new level above every parent, sparse: room for a repair to fit between two neighbours."""
-        return min(max(told, default=ROOT_LEVEL) + rng.randint(*self.step), MAX_LEVEL)
+        return min(max(reported, default=ROOT_LEVEL) + rng.randint(*self.step), MAX_LEVEL)
 
-    def lowered(self, level: int, told: Iterable[int], rng: Random) -> int | None:
+    def lowered(self, level: int, reported: Iterable[int], rng: Random) -> int | None:
         """Where to fall to when the parents are far below, or None.
 
         A peer that was re-placed nearer to the root but kept its old level would stay out of reach as a parent for
         those in between. Falling is legal with children (R5); they only see more room.
         """
-        highest = max(told, default=None)
+        highest = max(reported, default=None)
         if highest is None or level - highest <= 2 * self.step[1]:
             return None
         target = highest + rng.randint(*self.step)

@@ -13,7 +13,7 @@ from peer.mesh.messages import MAX_AGE_MS, UNFED, RootProof
 
 MAX_RUNS_A_PARENT = 4
 """Root runs whose counters are remembered for one parent. More roots than this may feed a mesh: a forgotten run that
-comes back counts as new, and memory and told age still bound it."""
+comes back counts as new, and memory and the reported age still bound it."""
 MAX_RUNS_REMEMBERED = 32
 """The same for the peer as a whole."""
 
@@ -69,7 +69,7 @@ class RootFeed:
 
     `advanced_at` moves only when a root's counter advances on this link, or when its first word is news to the whole
     peer. In a loop of peers that only believe in each other nobody can advance a counter, so all of them run dry after
-    one `feed_timeout`, however fast they pass it round. `origin_at` is when the root made that beat, by the ages told;
+    one `feed_timeout`, however fast they pass it round. `origin_at` is when the root made that beat, by reported ages;
     it bounds what somebody with no memory, who hears a counter for the first time, can be made to believe.
 
     The link's own counter comes before the peer's memory, so that one parent that lies about a root's counter cannot
@@ -112,7 +112,7 @@ class RootFeed:
     def is_fresh(self, now: float, *, feed_timeout: float, max_feed_age: float) -> bool:
         return now - self.advanced_at <= feed_timeout and now - self.origin_at <= max_feed_age
 
-    def told(self, now: float) -> RootProof:
+    def passed_down(self, now: float) -> RootProof:
         """What to pass down."""
         age_ms = int((now - self.origin_at) * 1000) if self.run or self.beat else MAX_AGE_MS
         return RootProof(self.run, self.beat, age_ms) if age_ms < MAX_AGE_MS else UNFED

@@ -22,6 +22,7 @@ from peer.mesh.admission import Admission
 from peer.mesh.advertising import Advertising
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
 from peer.mesh.children import ChildTable
+from peer.mesh.disputes import DisputeMemory
 from peer.mesh.events import (
     AcceptLink,
     ChildGained,
@@ -41,7 +42,7 @@ from peer.mesh.inquiries import Inquiries
 from peer.mesh.levels import ROOT_LEVEL, LevelRules
 from peer.mesh.liveness import slept
 from peer.mesh.membership import SEEKING, Input, Membership, MembershipError
-from peer.mesh.messages import CloseReason, MalformedMessage, PeerId, RefuseReason
+from peer.mesh.messages import CloseReason, MalformedMessage, OtherVersionMessage, PeerId, RefuseReason
 from peer.mesh.parents import Parent, ParentTable, PendingJoin
 from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.reporting import Reporting
@@ -94,7 +95,8 @@ class Mesh:
         observer = observer or NoObserver()
         placement = placement or ScoredPlacement()
         tables = self.parents, self.children, self.candidates, self.pending
-        surroundings = Surroundings(own, *tables, observer=observer, coverage=coverage)
+        disputes = DisputeMemory(config.dispute_lifetime)
+        surroundings = Surroundings(own, *tables, disputes=disputes, observer=observer, coverage=coverage)
         self._seeking = Seeking(own, *tables, placement=placement, surroundings=surroundings, query=query)
         self._admission = Admission(
             own,
@@ -119,6 +121,7 @@ class Mesh:
             placement=placement,
             surroundings=surroundings,
             observer=observer,
+            disputes=disputes,
         )
         self._now = float("-inf")
         self._probes = 0
@@ -177,6 +180,34 @@ class Mesh:
             self._own.counters[f"dropped_{reason.name.lower()}"] += 1
             self._upkeep.lose_child(child, reason, now)
 
+    def parent_disputed(self, link: LinkId, *, after: int, until: int, reason: str, now: float) -> None:
+        """What a parent said about (after, until] is contradicted; see `disputes.py`."""
+        self._enter(now)
+        parent = self.parents.links.get(link)
+        if parent is not None:
+            self._upkeep.dispute(parent, after=after, until=until, reason=reason, now=now)
+
+    def parent_convicted(self, link: LinkId, *, an: int, reason: str, closes: bool, now: float) -> None:
+        """A parent was proved to lie: it is avoided for minutes, and left at once if it forges packets."""
+        self._enter(now)
+        parent = self.parents.links.get(link)
+        if parent is not None:
+            self._upkeep.convict(parent, an=an, reason=reason, closes=closes, now=now)
+
+    def starved(self, *, head: int, seconds: float, now: float) -> None:
+        """The stream goes on, up to `head`, and no parent has brought anything of it."""
+        self._enter(now)
+        self._upkeep.starve(head=head, seconds=seconds, now=now)
+
+    def want_spare(self, wanted: bool, *, now: float) -> None:
+        """Hold one parent beyond those that are wanted, if one can be had; or no longer."""
+        self._enter(now)
+        self._own.wants_spare = wanted
+        self._own.counters["spares_wanted"] += wanted
+        if wanted:
+            self._seeking.soon(now)
+        self._upkeep.review(now)
+
     # Inputs from links
 
     def receive_join(
@@ -187,9 +218,13 @@ class Mesh:
         own = self._own
         try:
             join = encoding.decode_join_untrusted(hello)
-        except MalformedMessage:
-            own.counters["malformed"] += 1
-            own.effects.append(RefuseLink(ticket, RefuseReason.MALFORMED, b""))
+        except MalformedMessage as error:
+            is_other = isinstance(error, OtherVersionMessage)
+            own.counters["refused_version" if is_other else "malformed"] += 1
+            why_not = RefuseReason.VERSION if is_other else RefuseReason.MALFORMED
+            own.effects.append(
+                RefuseLink(ticket, why_not, encoding.encode_refuse(messages.Refuse(())) if is_other else b"")
+            )
             return
         judged = self._admission.judge(join, address, query=query, rooted=self.is_rooted, now=now)
         if isinstance(judged, RefuseReason):
@@ -242,7 +277,7 @@ class Mesh:
         own.events.append(ParentGained(link, join.peer_id, join.address, accept.level))
         own.timers.set_earlier(Timer.REPORT, now + own.config.report_interval)
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
-        if join.replaces is not None and len(self.parents.sound()) > own.config.parents_wanted:
+        if join.replaces is not None and len(self.parents.sound()) > own.parents_to_hold:
             own.counters["moved_nearer"] += 1
             own.timers.set(Timer.PRUNE, now)
         self._advertising.touch(now)
@@ -380,14 +415,14 @@ class Mesh:
             return CloseReason.LEVEL, AVOIDANCE[RefuseReason.LEVEL]
         if own.config.requires_resilient_parents and accept.resilience < own.config.parents_wanted:
             return CloseReason.EXCESS, AVOIDANCE[RefuseReason.QUERY_NOT_CARRIED]
-        enough = join.replaces is None and len(self.parents.sound()) >= own.config.parents_wanted
+        enough = join.replaces is None and len(self.parents.sound()) >= own.parents_to_hold
         if enough or join.peer_id in self.parents.peer_ids():
             return CloseReason.EXCESS, 0.0
         return None
 
     def _on_beat(self, parent: Parent, beat: messages.Beat, now: float) -> None:
-        if beat.level != parent.told and parent.probe is None:
-            parent.told = self._own.rules.told(parent.told, beat.level)
+        if beat.level != parent.reported and parent.probe is None:
+            parent.reported = self._own.rules.reported(parent.reported, beat.level)
             self._upkeep.relevel()
         if self.parents.hear(parent, beat, now):
             self._advertising.touch(now)

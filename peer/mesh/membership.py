@@ -12,7 +12,7 @@ about this file: all that decides a transition is here, and it knows nothing of 
     DEGRADED  one parent or more, fewer than n sound ones: the stream goes on, more are sought
     STEADY    n sound parents
     ORPHANED  no parent, but children: keeps its level and seeks below it; COLD after some seconds
-    LEAVING   told everybody, still feeds the children for a moment
+    LEAVING   has said goodbye, still feeds the children for a moment
     LEFT      over; a new life is a new machine
 """
 

@@ -36,6 +36,7 @@ class RefuseReason(IntEnum):
     TOO_MANY_JOINS = 0x08
     STALE = 0x09
     MALFORMED = 0x0A
+    VERSION = 0x0B  # the body begins with the version of the peer that refuses, as every body does
 
 
 class CloseReason(IntEnum):
@@ -51,10 +52,15 @@ class CloseReason(IntEnum):
     REPLACED = 0x08
     MALFORMED = 0x09
     QUERY_NOT_CARRIED = 0x0A
+    FORGED = 0x0B
 
 
 class MalformedMessage(ValueError):
     """Bytes that are not a message of the mesh. The caller counts and drops them."""
+
+
+class OtherVersionMessage(MalformedMessage):
+    """A body of a version that this peer does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,29 @@ class Wanted:
     query: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class AboutRequest:
+    """Who is there, and how is it?"""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What people want to know about a peer. What it does not say is empty or None."""
+
+    stream: str
+    name: str = ""
+    version: str = ""
+    packets_per_second: float | None = None
+    loss: float | None = None
+    """The share of packets that its parents did not bring unasked."""
+    disputes: str = ""
+    """Which of its parents are contradicted about the stream, and why, in words."""
+    protection: str = ""
+    """What it asks its parents to send unasked: plain, copy, 1 per 8, ..."""
+    sources: tuple[str, ...] = ()
+    """What a combined stream consists of; empty for every other."""
+
+
 LinkMessage = Beat | Report | Probe | Echo
-InquiryRequest = ChildrenRequest | ParentsRequest | StatusRequest | WantsRequest
-Answer = Peers | State | Wanted
+InquiryRequest = ChildrenRequest | ParentsRequest | StatusRequest | WantsRequest | AboutRequest
+Answer = Peers | State | Wanted | About

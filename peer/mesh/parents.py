@@ -35,13 +35,13 @@ class PendingJoin:
 
 @dataclass(slots=True)
 class Parent:
-    """Invariant: the peer's own level is above `told` for as long as it holds this."""
+    """Invariant: the peer's own level is above `reported` for as long as it holds this."""
 
     link: LinkId
     peer_id: PeerId
     address: HostPort
-    told: int
-    """The lowest level it told over this link (see LevelRules.told)."""
+    reported: int
+    """The lowest level it reported over this link (see LevelRules.reported)."""
     hops: int
     resilience: int
     since: float
@@ -52,6 +52,10 @@ class Parent:
     is_leaving: bool = False
     probe: int | None = None
     """Set after a sleep, until the parent echoes this number: nothing else it says counts before."""
+    dispute: str | None = None
+    """Why its word about the stream was last disputed; None if it never was on this link."""
+    disputed_at: float = float("-inf")
+    """When the owner last heard of that."""
 
     @property
     def is_sound(self) -> bool:
@@ -97,8 +101,8 @@ class ParentTable:
     def sound(self) -> list[Parent]:
         return [p for p in self.links.values() if p.is_sound]
 
-    def told(self) -> list[int]:
-        return [p.told for p in self.links.values()]
+    def reported(self) -> list[int]:
+        return [p.reported for p in self.links.values()]
 
     def peer_ids(self) -> set[PeerId]:
         return {p.peer_id for p in self.links.values()}
@@ -114,7 +118,7 @@ class ParentTable:
     def best_feed(self, now: float) -> RootProof:
         """The proof to pass down: that of the sound parent whose root beat is youngest."""
         best = max((p for p in self.links.values() if p.is_sound), key=lambda p: p.feed.origin_at, default=None)
-        return best.feed.told(now) if best is not None else UNFED
+        return best.feed.passed_down(now) if best is not None else UNFED
 
     def hear(self, parent: Parent, beat: Beat, now: float) -> bool:
         """Take a beat; says whether the parent's soundness, hops or resilience may have changed."""
@@ -183,7 +187,7 @@ class ParentTable:
         return found
 
     def answer(self) -> tuple[PeerAt, ...]:
-        peers = [PeerAt(p.peer_id, p.address, p.told) for p in self.links.values()]
+        peers = [PeerAt(p.peer_id, p.address, p.reported) for p in self.links.values()]
         return tuple(peers[:MAX_PEERS_IN_ANSWER])
 
     def _is_fresh(self, parent: Parent, now: float) -> bool:

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 
 from peer.mesh.candidates import AVOIDANCE, Candidate, CandidateCache
 from peer.mesh.encoding import decode_answer_untrusted, decode_refuse_untrusted, encode_join, encode_request
-from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, LinkId, OpenLink
+from peer.mesh.events import CandidatesWanted, Inquire, Inquiry, LinkId, OpenLink, OtherVersion
 from peer.mesh.membership import SEEKING, Membership
-from peer.mesh.messages import ChildrenRequest, CloseReason, Join, MalformedMessage, PeerId, Peers, RefuseReason
+from peer.mesh.messages import (
+    VERSION,
+    ChildrenRequest,
+    CloseReason,
+    Join,
+    MalformedMessage,
+    PeerId,
+    Peers,
+    RefuseReason,
+)
 from peer.mesh.parents import ParentTable, PendingJoin
 from peer.mesh.timers import Timer
 
@@ -80,7 +89,7 @@ class Seeking:
         young = [join.sent_at for join in self.pending.values() if now - join.sent_at < self._config.hedge_after]
         if young:  # whatever woke us took the timer with which the oldest of these would be hedged
             self._own.timers.set_earlier(Timer.SEEK, min(young) + self._config.hedge_after + 0.001)
-        need = self._config.parents_wanted - len(self._parents.sound()) - len(young)
+        need = self._own.parents_to_hold - len(self._parents.sound()) - len(young)
         if need <= 0:
             return
         if self._own.state is not Membership.STEADY:
@@ -180,6 +189,9 @@ class Seeking:
         except ValueError:
             why = RefuseReason.POLICY  # a reason from a later version: leave that peer alone
         self.candidates.refused(join.peer_id, why, until=now + AVOIDANCE[why] * own.rng.uniform(0.75, 1.25))
+        if why is RefuseReason.VERSION and body:
+            own.events.append(OtherVersion(join.address, "mesh", body[0], body[0], VERSION))
+            body = b""
         try:
             referrals = decode_refuse_untrusted(body).referrals if body else ()
         except MalformedMessage:

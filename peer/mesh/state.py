@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from peer.mesh.config import MAX_PARENTS
 from peer.mesh.events import CloseLink, Effect, Event, LinkId
 from peer.mesh.levels import ROOT_LEVEL
 from peer.mesh.membership import Input, Membership, step
@@ -39,11 +40,18 @@ class MeshState:
         self.effects: list[Effect] = []
         self.events: deque[Event] = deque()
         self.counters: Counter[str] = Counter()
+        self.wants_spare = False
+        """Losses come in bursts: hold one parent beyond those that are wanted, if it can be had."""
         self._links = 0
 
     @property
     def is_root(self) -> bool:
         return self.level == ROOT_LEVEL
+
+    @property
+    def parents_to_hold(self) -> int:
+        """What is wanted, and a spare; being short of the spare is not being short."""
+        return min(self.config.parents_wanted + self.wants_spare, MAX_PARENTS)
 
     def step(self, given: Input) -> None:
         self.state = step(self.state, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from peer.mesh.messages import About
 from peer.mesh.placement.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from peer.mesh.candidates import CandidateCache
     from peer.mesh.children import ChildTable
+    from peer.mesh.disputes import DisputeMemory
     from peer.mesh.events import LinkId
     from peer.mesh.parents import ParentTable, PendingJoin
     from peer.mesh.placement.neighbourhood import LinkQuality
@@ -26,6 +28,9 @@ class LinkObserver(Protocol):
     def wanted(self) -> bytes | None:
         """What the client here asks for, as it goes to parents; None when there is no client."""
 
+    def about(self) -> About:
+        """What people may know about this peer."""
+
     def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         """What was measured on the links."""
 
@@ -38,6 +43,9 @@ class NoObserver:
 
     def wanted(self) -> bytes | None:
         return None
+
+    def about(self) -> About:
+        return About(stream="")
 
     def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         return {}
@@ -54,11 +62,13 @@ class Surroundings:
         candidates: CandidateCache,
         pending: Mapping[LinkId, PendingJoin],
         *,
+        disputes: DisputeMemory,
         observer: LinkObserver,
         coverage: Callable[[bytes], float],
     ) -> None:
         self._own, self._parents, self._children = own, parents, children
         self._candidates, self._pending = candidates, pending
+        self._disputes = disputes
         self._observer, self._coverage = observer, coverage
 
     def at(self, now: float) -> Neighbourhood:
@@ -74,6 +84,8 @@ class Surroundings:
             children=tuple(self._children.links.values()),
             candidates=self._candidates.eligible(now, below=below, exclude=busy),
             silent_candidates=self._candidates.last_resort(now, below=below, exclude=busy),
+            disputed=self._disputes.recent(now),
+            pending=tuple(join.address for join in self._pending.values()),
             coverage=self._coverage,
             qualities=lambda: observer.qualities(now),
         )

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peer.mesh.events import ChildLost, ColdRestart, Degraded, Left, ParentLost, ParentSuspected, Restored
+from peer.mesh.events import (
+    ChildLost,
+    ColdRestart,
+    Degraded,
+    Disputed,
+    Left,
+    ParentLost,
+    ParentSuspected,
+    Restored,
+    Starved,
+)
 from peer.mesh.membership import SEEKING, Input, Membership
 from peer.mesh.messages import UNPLACED, CloseReason
 from peer.mesh.timers import Timer
@@ -16,6 +26,7 @@ from peer.mesh.timers import Timer
 if TYPE_CHECKING:
     from peer.mesh.advertising import Advertising
     from peer.mesh.children import Child, ChildTable
+    from peer.mesh.disputes import DisputeMemory
     from peer.mesh.parents import Parent, ParentTable
     from peer.mesh.placement.moves import Placement
     from peer.mesh.seeking import Seeking
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
 
 COLD_RETRY = 1.0
 """Seconds until an orphan that found nobody at any level looks again whether a cold restart would help."""
+STARVES = "it reports packets and brings none"
 NEVER = float("inf")
 
 
@@ -41,10 +53,13 @@ class Upkeep:
         placement: Placement,
         surroundings: Surroundings,
         observer: LinkObserver,
+        disputes: DisputeMemory,
     ) -> None:
         self._own, self._parents, self._children = own, parents, children
         self._seeking, self._advertising = seeking, advertising
         self._placement, self._surroundings, self._observer = placement, surroundings, observer
+        self._disputes = disputes
+        self._looked_for_better_at = float("-inf")
         self.short_since: float | None = None
         """Since when there have been fewer sound parents than wanted; None while there are enough."""
 
@@ -53,15 +68,15 @@ class Upkeep:
     def relevel(self) -> None:
         """Keep the level above every parent: rise where R4 lets it, fall where R5 lets it and it pays."""
         own = self._own
-        told = self._parents.told()
-        if not told or own.is_root:
+        reported = self._parents.reported()
+        if not reported or own.is_root:
             return
-        if own.level == UNPLACED or own.level <= max(told):
+        if own.level == UNPLACED or own.level <= max(reported):
             if own.rules.may_rise(has_children=bool(self._children)):
-                own.set_level(own.rules.place(told, own.rng))
+                own.set_level(own.rules.place(reported, own.rng))
             return
-        lower = own.rules.lowered(own.level, told, own.rng)
-        if lower is not None and own.rules.may_fall(lower, told):
+        lower = own.rules.lowered(own.level, reported, own.rng)
+        if lower is not None and own.rules.may_fall(lower, reported):
             own.set_level(lower)
 
     def review(self, now: float) -> None:
@@ -89,7 +104,7 @@ class Upkeep:
             if self.short_since is not None:
                 own.events.append(Restored(wanted, now - self.short_since))
                 self.short_since = None
-            if len(self._parents) > wanted:
+            if len(self._parents) > own.parents_to_hold:
                 own.timers.set_earlier(Timer.PRUNE, now + own.config.spare_patience)
             return
         if self.short_since is None:
@@ -197,7 +212,7 @@ class Upkeep:
 
     def on_prune(self, now: float) -> None:
         """Down to n, only while n sound ones remain."""
-        wanted = self._own.config.parents_wanted
+        wanted = self._own.parents_to_hold
         while len(self._parents) > wanted <= len(self._parents.sound()):
             move = self._placement.surplus(self._surroundings.at(now))
             parent = None if move is None else self._parents.links.get(move.parent)
@@ -209,6 +224,47 @@ class Upkeep:
     def on_replace(self, now: float) -> None:
         """STEADY, with nothing pending: the moment to look for a better place."""
         own = self._own
-        own.timers.set(Timer.REPLACE, now + own.jittered(own.config.replace_interval))
+        is_disputed = any(parent.dispute is not None for parent in self._parents.links.values())
+        own.timers.set(
+            Timer.REPLACE,
+            now + own.jittered(own.config.rotate_interval if is_disputed else own.config.replace_interval),
+        )
         if own.state is Membership.STEADY and not self._seeking.pending:
+            self._looked_for_better_at = now
+            if is_disputed:
+                self._seeking.look_up(now)
             self._seeking.improve(now)
+
+    # Disputes
+
+    def dispute(self, parent: Parent, *, after: int, until: int, reason: str, now: float) -> None:
+        """A parent's word about the stream is contradicted: prefer others from now on, and look for one soon."""
+        own = self._own
+        own.counters["disputed"] += 1
+        self._disputes.remember(parent.peer_id, now)
+        parent.dispute = reason
+        # A liar can be contradicted about every packet: say it once in a while, and count the rest.
+        if now - parent.disputed_at < own.config.rotate_interval:
+            return
+        parent.disputed_at = now
+        own.events.append(Disputed(parent.link, parent.peer_id, parent.address, after, until, reason))
+        own.timers.set_earlier(Timer.REPLACE, max(now, self._looked_for_better_at + own.config.rotate_interval))
+
+    def convict(self, parent: Parent, *, an: int, reason: str, closes: bool, now: float) -> None:
+        """A parent lied, and that is proved. One that only left packets out stays until another is there (rule L10)."""
+        self._own.counters[f"convicted_{reason}"] += 1
+        self.dispute(parent, after=an - 1, until=an, reason=f"convicted: {reason}", now=now)
+        if closes:
+            self.lose_parent(parent, CloseReason.FORGED, now)
+        self._seeking.candidates.convicted(parent.peer_id, now=now)
+
+    def starve(self, *, head: int, seconds: float, now: float) -> None:
+        """No parent brings anything of what all say is there: none of them is worth keeping if others have room."""
+        own = self._own
+        own.counters["starved"] += 1
+        own.events.append(Starved(head, seconds))
+        for parent in self._parents.links.values():
+            self._disputes.remember(parent.peer_id, now)
+            parent.dispute = STARVES
+        if self._parents:
+            own.timers.set_earlier(Timer.REPLACE, max(now, self._looked_for_better_at + own.config.rotate_interval))

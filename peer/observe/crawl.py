@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING
 import trio
 
 from dcp import Config, Hub
+from dcp.carriers.opening import open_carriers
+from dcp.carriers.pool import Pool
+from dcp.carriers.registry import AUTO, carriers_named
 from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
+from dcp.links.address import UDP
 from dcp.udp import UdpSocket
+from peer.dht_ways import DirectoryWays
 from peer.mesh import encoding
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import (
+    About,
+    AboutRequest,
     Answer,
     ChildrenRequest,
     InquiryRequest,
@@ -35,7 +42,6 @@ from peer.mesh.messages import (
 from peer.sockets import PeerSocket
 
 if TYPE_CHECKING:
-    from dcp.links.link import Address
     from dht import PeerRecord
     from dht.shell.trio_directory import TrioDirectory
 
@@ -45,6 +51,7 @@ MAX_AT_ONCE = 32
 MAX_SILENT = 1_024
 """Peers that were named and don't answer; each costs a second of one visitor. Beyond that a peer is lying, or
 half of the mesh has just died: the crawl ends, and says that it did not see everybody."""
+MAX_STREAMS = 1_024
 ANSWER_TIMEOUT = 1.0
 FRUITLESS_TRIES = 16
 """An answer names up to 16 children, at random: a peer with more is asked again, until all are known or this many
@@ -74,6 +81,16 @@ class PeerView:
     age: float | None = None
     """Seconds since its record was published; None for peers that are not in the directory."""
     answered: bool = False
+    name: str = ""
+    """As it calls itself: it proves nothing, and two may have the same."""
+    version: str = ""
+    packets_per_second: float | None = None
+    loss: float | None = None
+    """The share of packets that its parents did not bring unasked."""
+    protection: str = ""
+    """What it asks its parents to send unasked, in its words."""
+    disputes: str = ""
+    """Which of its parents it contradicts, and why, in its words."""
 
     @property
     def lacks_parents(self) -> bool:
@@ -108,12 +125,31 @@ class MeshView:
         return [peer for peer in self.peers.values() if peer.lacks_parents]
 
 
+@dataclass(slots=True)
+class StreamSeen:
+    stream: str
+    peers: int = 0
+    roots: int = 0
+    """Listed in the directory, of any owner."""
+    packets_per_second: float = 0.0
+    """The most that a peer receives or publishes."""
+
+
 class Crawler:
     """Open with `open_crawler`."""
 
-    def __init__(self, udp: UdpSocket, rng: random.Random) -> None:
-        self.hub = Hub(Config(), rng=rng)
-        self.driver = Driver(self.hub, udp, on_event=self._on_event, on_other=self._on_other)
+    def __init__(
+        self,
+        udp: UdpSocket,
+        rng: random.Random,
+        transports: tuple[str, ...] = (UDP,),
+        carriers: Pool | None = None,
+    ) -> None:
+        self.hub = Hub(Config(transports=transports), rng=rng)
+        self.ways = DirectoryWays(self.hub.ways, trio.current_time)
+        self.driver = self.ways.driver = Driver(
+            self.hub, udp, on_event=self._on_event, on_other=self.ways.receive, carriers=carriers, hub=self.hub
+        )
         self.directory: TrioDirectory | None = None
         self._waiting: dict[int, trio.Event] = {}
         self._answers: dict[int, bytes | None] = {}
@@ -140,6 +176,37 @@ class Crawler:
                     nursery.start_soon(self._visit, view, queue, peer)
         return view
 
+    async def streams(self) -> list[StreamSeen]:
+        """Every stream of the peers that this DHT knows, by what they say about themselves."""
+        assert self.directory is not None
+        addresses = await self.directory.nodes(MAX_PEERS)
+        found: dict[str, StreamSeen] = {}
+
+        async def visit(address: HostPort) -> None:
+            async with limit:
+                about = await self._ask(address, AboutRequest())
+            if isinstance(about, About) and about.stream and len(found) < MAX_STREAMS:
+                seen = found.setdefault(about.stream, StreamSeen(about.stream))
+                seen.peers += 1
+                seen.packets_per_second = max(seen.packets_per_second, about.packets_per_second or 0.0)
+
+        limit = trio.Semaphore(MAX_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(visit, address)
+        for seen in found.values():
+            seen.roots = len(await self.directory.claimed_roots(seen.stream))
+        return sorted(found.values(), key=lambda seen: seen.stream)
+
+    async def sources(self, stream: str) -> tuple[str, ...]:
+        """What a combined stream consists of, by the word of its roots; empty for a stream of another kind."""
+        assert self.directory is not None
+        for record in await self.directory.roots(stream):
+            about = await self._ask(record.addresses[0], AboutRequest())
+            if isinstance(about, About) and about.stream == stream and about.sources:
+                return about.sources
+        return ()
+
     def _meet(self, view: MeshView, queue: list[PeerView], peer_id: bytes, address: HostPort) -> None:
         if peer_id in view.peers:
             return
@@ -160,6 +227,11 @@ class Crawler:
         peer.resilience, peer.rooted = state.resilience, state.is_rooted
         if peer.role is None:
             peer.role = "leaf" if state.capacity == 0 else "router"
+        about = await self._ask(peer.address, AboutRequest())
+        if isinstance(about, About):
+            peer.name, peer.version = about.name, about.version
+            peer.packets_per_second, peer.loss = about.packets_per_second, about.loss
+            peer.disputes, peer.protection = about.disputes, about.protection
         await self._name_peers(view, queue, peer, ParentsRequest(), peer.parents)
         fruitless = 0
         while len(peer.children) < state.children and fruitless < FRUITLESS_TRIES and view.is_whole:
@@ -207,10 +279,6 @@ class Crawler:
             self._answers[event.inquiry] = event.body
             self._waiting[event.inquiry].set()
 
-    def _on_other(self, data: bytes, address: Address) -> None:
-        if self.directory is not None:
-            self.directory.datagram_received(data, address)
-
 
 def _query_text(token: bytes) -> str | None:
     """What a stranger says it asks for, as text; None for nonsense."""
@@ -235,24 +303,27 @@ def _note_record(peer: PeerView, record: PeerRecord) -> None:
 
 
 @asynccontextmanager
-async def open_crawler(listen: HostPort, bootstrap: Sequence[HostPort], *, beacon: bool) -> AsyncIterator[Crawler]:
+async def open_crawler(
+    listen: HostPort, bootstrap: Sequence[HostPort], *, beacon: bool, transport: str = AUTO
+) -> AsyncIterator[Crawler]:
     """A visitor: it asks, and is nobody's contact."""
     from dht import DirectoryOptions, Identity, open_directory
 
-    udp = await PeerSocket.bind(listen)
+    transports = carriers_named(transport)
+    udp, carriers = await open_carriers(listen, transports, PeerSocket.bind)
     try:
-        crawler = Crawler(udp, random.SystemRandom())
+        crawler = Crawler(udp, random.SystemRandom(), transports, carriers)
         host, port = udp.address[:2]
         options = DirectoryOptions(bootstrap=tuple(bootstrap), beacon=beacon, read_only=True)
         async with (
             trio.open_nursery() as nursery,
-            open_directory(
-                Identity.generate(), options, send=crawler.driver.send_other, address=(host, port)
-            ) as directory,
+            open_directory(Identity.generate(), options, send=crawler.ways.send, address=(host, port)) as directory,
         ):
-            crawler.directory = directory
+            crawler.directory = crawler.ways.directory = directory
             nursery.start_soon(crawler.driver.run)
             yield crawler
             nursery.cancel_scope.cancel()
     finally:
         udp.close()
+        if carriers is not None:
+            carriers.close()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, Protocol
 
 from dcp.guard import faults
 from peer.node import Peer
 from peer.observe.statistics import Internals, Statistics
+from peer.version import version
 
 PREFIX = "skymesh_"
 JOIN_REFUSED = "refused_"
@@ -64,12 +66,38 @@ FAMILIES: dict[str, Family] = {
     "faults_total": Family("counter", "Unexpected errors in handling input, dropped with it: each kind is a bug"),
     "cut_off_total": Family("counter", "Packets passed to a child unmatched: its query would have taken too long"),
     "child_cut_off_total": Family("counter", "The same for each child that has such a query"),
+    "feed_packets_total": Family("counter", "Packets that a root's feed brought and the root published"),
+    "feed_holes_total": Family("counter", "ANs of a root's feed that could not be published: each becomes a gap"),
+    "feed_errors_total": Family("counter", "What a root's feed brought that became no packet, by reason"),
+    "feed_silence_seconds": Family("gauge", "Time since a root's feed last brought a packet, or since the start"),
+    "feed_ended": Family("gauge", "1 when a root's feed has ended, and only history is served"),
     "dht_lookups_total": Family("counter", "Questions to the DHT for roots and candidates, by how they ended"),
     "dht_lookup_seconds_total": Family("counter", "Time that these questions took"),
     "dht_contacts": Family("gauge", "DHT nodes known"),
     "dht_records": Family("gauge", "Records of others held for the DHT"),
     "dht_requests_total": Family("counter", "Datagrams and requests of the DHT, by what became of them"),
     "dht_refused_total": Family("counter", "Records that this node would not store"),
+    "omitted_total": Family("counter", "Packets that came late: a parent had said that they were not there"),
+    "forged_total": Family("counter", "Copies of packets that no key of the stream has signed"),
+    "disputed_total": Family("counter", "Times that a parent's word about the stream was contradicted"),
+    "starved_total": Family("counter", "Times that parents reported packets and none brought any"),
+    "parent_disputed_total": Family("counter", "The disputes of each present parent that has any"),
+    "parent_carrier": Family("gauge", "1, with what carries the link to each parent as a label"),
+    "multicast_events_total": Family("counter", "What became of multicast groups here and at the parents, by name"),
+    "connections": Family("gauge", "Connections that carry datagrams instead of UDP, by carrier and direction"),
+    "connections_opened_total": Family("counter", "Connections accepted (in) and dialled (out)"),
+    "connections_refused_total": Family("counter", "Connections not accepted, cut for newcomers or not opened"),
+    "connections_ended_total": Family("counter", "Connections that ended, by why"),
+    "rebuilt_total": Family("counter", "Packets that all parents lost and that were computed from repairs"),
+    "expired_total": Family("counter", "Gaps that were declared because a deadline was over"),
+    "loss_ratio": Family("gauge", "Share of packets that no parent brings by itself"),
+    "protection_info": Family("gauge", "1, with what parents are asked to send unasked as a label"),
+    "protection_changes_total": Family("counter", "Times that this protection was changed"),
+    "parent_protection": Family("gauge", "1 for the parent that sends repairs, with their kind as a label"),
+    "protection_bytes_total": Family("counter", "Bytes of repairs sent unasked to present children"),
+    "latency_seconds": Family("gauge", "Mean from sending to handing over, where roots stamp packets"),
+    "relate_seconds": Family("gauge", "ReLate: mean latency divided by the share of packets received"),
+    "relate2_seconds": Family("gauge", "ReLate2: mean latency times (percent lost + 1)"),
     "cpu_seconds_total": Family("counter", "Processor time of this process"),
     "memory_bytes": Family("gauge", "Resident memory of this process"),
 }
@@ -77,11 +105,25 @@ FAMILIES: dict[str, Family] = {
 Sample = tuple[str, Mapping[str, str], float]
 
 
-def render(peer: Peer) -> str:
+class Feed(Protocol):
+    """What a root's feed counts (`peer.feeds.serve.RootFeed`)."""
+
+    @property
+    def published(self) -> int: ...
+    @property
+    def holes(self) -> int: ...
+    @property
+    def errors(self) -> Mapping[str, int]: ...
+    @property
+    def has_ended(self) -> bool: ...
+    def silent_for(self) -> float: ...
+
+
+def render(peer: Peer, feed: Feed | None = None) -> str:
     """The text exposition format, version 0.0.4."""
     found: dict[str, list[str]] = {name: [] for name in FAMILIES}
     stream = {"stream": peer.options.stream}
-    for name, labels, value in samples(peer):
+    for name, labels, value in chain(samples(peer), _feed(feed) if feed is not None else ()):
         found[name].append(f"{PREFIX}{name}{_labels(stream | dict(labels))} {_number(value)}")
     lines: list[str] = []
     for name, family in FAMILIES.items():
@@ -92,11 +134,13 @@ def render(peer: Peer) -> str:
 def samples(peer: Peer) -> Iterator[Sample]:
     """Every value there is now, by the name of its family."""
     now, inside = peer.statistics(), peer.internals()
-    yield from _own(now, inside, peer.identity.fingerprint)
+    yield from _own(now, inside, peer.identity.fingerprint, peer.options.name)
+    yield from _protection(now, inside)
     yield from _limits(inside)
     yield from _links(now)
     yield from _queues(now, inside)
     yield from _mesh(inside)
+    yield from _carriers(inside)
     yield from _directory(peer)
     from dht.faults import counts as dht_faults
 
@@ -106,9 +150,18 @@ def samples(peer: Peer) -> Iterator[Sample]:
     yield "memory_bytes", {}, _resident_bytes()
 
 
-def _own(now: Statistics, inside: Internals, fingerprint: str) -> Iterator[Sample]:
+def _feed(feed: Feed) -> Iterator[Sample]:
+    yield "feed_packets_total", {}, feed.published
+    yield "feed_holes_total", {}, feed.holes
+    for reason, count in sorted(feed.errors.items()):
+        yield "feed_errors_total", {"reason": reason}, count
+    yield "feed_silence_seconds", {}, feed.silent_for()
+    yield "feed_ended", {}, int(feed.has_ended)
+
+
+def _own(now: Statistics, inside: Internals, fingerprint: str, name: str) -> Iterator[Sample]:
     sent = inside.sender
-    yield "info", {"role": now.role, "peer": fingerprint, "state": now.state}, 1
+    yield "info", {"role": now.role, "peer": fingerprint, "state": now.state, "version": version(), "name": name}, 1
     yield "level", {}, now.level
     yield "parents_wanted", {}, now.parents_wanted
     yield "parents_sound", {}, now.parents_sound
@@ -123,6 +176,10 @@ def _own(now: Statistics, inside: Internals, fingerprint: str) -> Iterator[Sampl
     yield "nacks_total", {"direction": "sent"}, now.nacks
     yield "recovered_total", {}, now.recovered
     yield "unreadable_total", {}, now.unreadable + inside.unreadable
+    yield "omitted_total", {}, now.omitted
+    yield "forged_total", {}, now.forged
+    yield "disputed_total", {}, now.disputed
+    yield "starved_total", {}, now.starved
     if sent is not None:
         yield "nacks_total", {"direction": "received"}, sent.nacks
         yield "sent_packets_total", {}, sent.packets
@@ -130,6 +187,23 @@ def _own(now: Statistics, inside: Internals, fingerprint: str) -> Iterator[Sampl
         yield "retransmissions_total", {}, sent.retransmitted
         yield "log_bytes", {}, sent.log_bytes
         yield "log_evicted_total", {}, sent.evicted
+
+
+def _protection(now: Statistics, inside: Internals) -> Iterator[Sample]:
+    if inside.receiver is not None:
+        yield "rebuilt_total", {}, now.rebuilt
+        yield "expired_total", {}, now.expired
+        yield "loss_ratio", {}, now.loss
+        yield "protection_info", {"protection": now.protection, "profile": now.profile or ""}, 1
+        yield "protection_changes_total", {}, now.protection_changes
+        for parent in now.parents:
+            if parent.protection is not None:
+                yield "parent_protection", {"parent": parent.address, "protection": parent.protection}, 1
+    if inside.sender is not None:
+        yield "protection_bytes_total", {}, sum(link.protection_bytes for link in inside.sender.links)
+    for name, value in (("latency", now.latency), ("relate", now.relate), ("relate2", now.relate2)):
+        if value is not None:
+            yield f"{name}_seconds", {}, value
 
 
 def _limits(inside: Internals) -> Iterator[Sample]:
@@ -151,6 +225,9 @@ def _links(now: Statistics) -> Iterator[Sample]:
             yield "parent_loss_ratio", label, parent.loss
         yield "parent_copies_total", label, parent.copies
         yield "parent_first_copies_total", label, parent.first_copies
+        yield "parent_carrier", {**label, "carrier": parent.carrier}, 1
+        if parent.disputed:
+            yield "parent_disputed_total", label, parent.disputed
     if now.role != "leaf":
         yield "child_round_trip_max_seconds", {}, max((child.round_trip for child in now.children), default=0.0)
         yield "child_lag_max_packets", {}, max((child.lag for child in now.children), default=0)
@@ -186,6 +263,23 @@ def _mesh(inside: Internals) -> Iterator[Sample]:
     yield "datagram_bytes_total", {"direction": "out"}, hub.bytes_out
     for reason, count in sorted(inside.dropped.items()):
         yield "dropped_total", {"reason": reason}, count
+
+
+def _carriers(inside: Internals) -> Iterator[Sample]:
+    for event, count in sorted(inside.groups.items()):
+        yield "multicast_events_total", {"event": event}, count
+    counts = inside.carriers
+    if counts is None:
+        return
+    for (carrier, direction), count in sorted(counts.open.items()):
+        yield "connections", {"carrier": carrier, "direction": direction}, count
+    yield "connections_opened_total", {"direction": "in"}, counts.accepted
+    yield "connections_opened_total", {"direction": "out"}, counts.dialled
+    yield "connections_refused_total", {"why": "full"}, counts.refused
+    yield "connections_refused_total", {"why": "cut"}, counts.cut
+    yield "connections_refused_total", {"why": "unreachable"}, counts.failed
+    for why, count in sorted(counts.ended.items()):
+        yield "connections_ended_total", {"why": why}, count
 
 
 def _directory(peer: Peer) -> Iterator[Sample]:

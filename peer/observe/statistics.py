@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dcp.links.address import carrier_of
 from dht.addresses import endpoint_text
 from peer.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dcp.stats import HubStatistics, ReceiverStatistics, SenderStatistics, UplinkStatistics
+    from dcp.carriers.pool import CarrierStatistics
+    from dcp.stats import HubStatistics, ProtectionStatistics, ReceiverStatistics, SenderStatistics, UplinkStatistics
     from peer.core import PeerCore
+    from peer.observe.relate import Relate
     from xmlswitch import SwitchStats
 
 
@@ -38,6 +41,16 @@ class ParentStatistics:
     """Packets that it brought unasked, in order or not, of..."""
     expected: int
     """...this many that arrived, from any parent, since its first one."""
+    disputed: int = 0
+    """How often what it said about the stream was contradicted."""
+    omitted: int = 0
+    """Packets that it had said were not there, and that another parent brought."""
+    dispute: str | None = None
+    """Why it was last disputed; None if it never was."""
+    carrier: str = "udp"
+    """What carries the link: udp, tcp or another transport's name; multicast while its group is heard."""
+    protection: str | None = None
+    """What it sends unasked to make up for loss: "1 per 4" repairs per datagrams, or "copy"; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,8 @@ class ChildStatistics:
     """Packets in the log that were not sent to it yet, wanted or not."""
     cut_off: int = 0
     """Packets sent to it unmatched: its query would have taken too long on them. It filters them itself."""
+    carrier: str = "udp"
+    """What carries the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,34 @@ class Statistics:
     """Links to the farthest root, by the farthest sound parent; 0 at a root."""
     resilience: int
     """How many parents count, all the way up: any of them but one may die. 255 at a root."""
+    omitted: int = 0
+    """Packets that came late, as `Omitted`: a parent had said that they were not there."""
+    forged: int = 0
+    """Copies of packets that no key of the stream has signed: dropped, and their senders left."""
+    disputed: int = 0
+    """How often a parent's word about the stream was contradicted, by those that have gone too."""
+    starved: int = 0
+    """How often parents reported packets and none brought any."""
+    profile: str | None = None
+    """What the subscription asked for: reliable, latency, bandwidth or newest; None at a root."""
+    protection: str = "plain"
+    """What the fastest parent is asked to send beside the stream: plain, copy, or "1 per 4" repairs per datagrams."""
+    protection_why: str = ""
+    protection_seconds: float = 0.0
+    """Since when it has been so."""
+    protection_changes: int = 0
+    loss: float = 0.0
+    """Share of the packets that no parent brought by itself, smoothed."""
+    rebuilt: int = 0
+    """Packets that were lost by all parents and computed from repairs."""
+    expired: int = 0
+    """Gaps that were declared because a deadline was over."""
+    latency: float | None = None
+    """Mean from sending to handing over, in seconds; needs `root --stamp` and clocks that agree."""
+    relate: float | None = None
+    """Mean latency divided by the share of packets received, in seconds."""
+    relate2: float | None = None
+    """Mean latency times (percent lost + 1), in seconds."""
 
     @property
     def is_resilient(self) -> bool:
@@ -118,10 +161,16 @@ class Internals:
     """...and the time this took."""
     unreadable: int
     """Packets whose envelope the switch could not open."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """What became of multicast groups, at this peer and at its parents."""
+    carriers: CarrierStatistics | None = None
+    """Connections that carry datagrams beside UDP; None where UDP is all there is."""
 
 
-def internals(core: PeerCore, *, dropped: Mapping[str, int], now: float) -> Internals:
-    """What the core counts at this moment; `dropped` is what the socket's driver dropped before it."""
+def internals(
+    core: PeerCore, *, dropped: Mapping[str, int], now: float, carriers: CarrierStatistics | None = None
+) -> Internals:
+    """What the core counts at this moment; `dropped` and `carriers` come from the driver below it."""
     hub = core.hub.statistics()
     return Internals(
         receiver=core.receiver.statistics(now) if core.receiver is not None else None,
@@ -134,10 +183,14 @@ def internals(core: PeerCore, *, dropped: Mapping[str, int], now: float) -> Inte
         routed=core.policy.routed,
         route_seconds=core.policy.route_seconds,
         unreadable=core.policy.unreadable,
+        groups=_group_counters(core),
+        carriers=carriers,
     )
 
 
-def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, now: float) -> Statistics:
+def snapshot(
+    core: PeerCore, *, published: int = 0, published_bytes: int = 0, relate: Relate | None = None, now: float
+) -> Statistics:
     """What the core counts at this moment; the shell's own counts come with it."""
     from dht import id_text
 
@@ -147,6 +200,7 @@ def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, no
     links = {link.link: link for link in got.links} if got is not None else {}
     served = {link.link: link for link in sent.links} if sent is not None else {}
     is_root = core.config.role is Role.ROOT
+    protection = got.protection if got is not None else None
     children = tuple(
         ChildStatistics(
             peer=id_text(child.peer_id),
@@ -157,6 +211,7 @@ def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, no
             retransmitted=link.retransmitted,
             lag=link.lag,
             cut_off=core.cut_off(child.link),
+            carrier="multicast" if _is_in_group(core, link.link) else carrier_of(link.address),
         )
         for child in core.mesh.children.links.values()
         if (link := served.get(core.dcp_link(child.link) or 0)) is not None
@@ -172,9 +227,12 @@ def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, no
             _parent(
                 id_text(parent.peer_id),
                 parent.address,
-                parent.told,
+                parent.reported,
                 parent.is_sound,
+                parent.dispute,
                 links.get(core.dcp_link(parent.link) or 0),
+                _carrier(core, links.get(core.dcp_link(parent.link) or 0)),
+                protection,
             )
             for parent in core.mesh.parents.links.values()
         ),
@@ -192,12 +250,52 @@ def snapshot(core: PeerCore, *, published: int = 0, published_bytes: int = 0, no
         unreadable=core.client.unreadable if core.client is not None else 0,
         hops=core.mesh.hops,
         resilience=core.mesh.resilience,
+        omitted=got.omitted if got is not None else 0,
+        forged=core.trust.forged if core.trust is not None else 0,
+        disputed=core.mesh.counters["disputed"],
+        starved=core.mesh.counters["starved"],
+        profile=core.config.profile.name if got is not None else None,
+        protection=protection.choice if protection is not None else "plain",
+        protection_why=protection.why if protection is not None else "",
+        protection_seconds=round(protection.seconds, 3) if protection is not None else 0.0,
+        protection_changes=protection.changes if protection is not None else 0,
+        loss=protection.loss if protection is not None else 0.0,
+        rebuilt=protection.rebuilt if protection is not None else 0,
+        expired=got.expired if got is not None else 0,
+        latency=relate.latency if relate is not None else None,
+        relate=relate.relate if relate is not None else None,
+        relate2=relate.relate2 if relate is not None else None,
     )
 
 
+def _group_counters(core: PeerCore) -> dict[str, int]:
+    groups = core.sender.groups if core.sender is not None else None
+    sent = {f"group {event}": count for event, count in groups.counters.items()} if groups is not None else {}
+    return sent | {f"membership {event}": count for event, count in core.hub.memberships.counters.items()}
+
+
+def _is_in_group(core: PeerCore, link: int) -> bool:
+    groups = core.sender.groups if core.sender is not None else None
+    return groups is not None and groups.is_listening(link)
+
+
+def _carrier(core: PeerCore, link: UplinkStatistics | None) -> str:
+    if link is None:
+        return "udp"
+    return "multicast" if core.hub.memberships.of(link.link) is not None else carrier_of(link.address)
+
+
 def _parent(
-    peer: str, address: tuple[object, ...], level: int, sound: bool, link: UplinkStatistics | None
+    peer: str,
+    address: tuple[object, ...],
+    level: int,
+    sound: bool,
+    dispute: str | None,
+    link: UplinkStatistics | None,
+    carrier: str,
+    protection: ProtectionStatistics | None,
 ) -> ParentStatistics:
+    protects = protection is not None and link is not None and link.link in protection.links
     return ParentStatistics(
         peer=peer,
         address=address_text(address),
@@ -209,6 +307,11 @@ def _parent(
         first_copies=link.first_copies if link is not None else 0,
         brought=link.brought if link is not None else 0,
         expected=link.expected if link is not None else 0,
+        disputed=link.disputed if link is not None else 0,
+        omitted=link.omitted if link is not None else 0,
+        dispute=dispute,
+        carrier=carrier if link is not None else "udp",
+        protection=protection.choice if protection is not None and protects else None,
     )
 
 

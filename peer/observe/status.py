@@ -43,6 +43,10 @@ def live_line(state: dict[str, Any], last: dict[str, Any], elapsed: float) -> st
             # Of what came since the last line: what this parent did not bring was lost or is late.
             lost = 1 - (parent["brought"] - earlier["brought"]) / (parent["expected"] - earlier["expected"])
             text += f" {max(0.0, min(1.0, lost)):.0%} lost"
+        if parent["carrier"] != "udp":
+            text += f" over {parent['carrier']}"
+        if parent["protection"] is not None:
+            text += f" {parent['protection']}"
         shown.append(text if parent["sound"] else f"({text})")
     parents = f"parents {state['parents_sound']}/{state['parents_wanted']} [{', '.join(shown)}]"
     return (

@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from dcp import Gap, Packet
+from dcp import Gap, Omitted, Packet
 from peer.feeds.stamp import stamp_of
 from peer.items import Content
 from peer.mesh import events as meshevents
@@ -51,6 +51,7 @@ class Trace:
         """Events that did not fit in the file."""
         self._has_been_whole = False
         self._duplicates = self._nacks = 0
+        self._copies: dict[str, tuple[int, int]] = {}
         self._position: int | None = None
         self._waiting_since: float | None = None
 
@@ -62,6 +63,8 @@ class Trace:
                 sent = stamp_of(item.payload)
                 latency = {} if sent is None else {"latency_ms": round((now - sent) * 1_000, 3)}
                 self._add(now, "deliver", an=item.an, **latency)
+            elif isinstance(item, Omitted):
+                self._add(now, "omitted", an=item.an)
             elif isinstance(item, Gap):
                 self._add(now, "gap", after=item.after, until=item.until)
 
@@ -106,7 +109,7 @@ class Trace:
             self._add(time.time(), "stall", seconds=round(now - since, 3))
 
     def _count(self) -> None:
-        """Duplicates and NACKs are many: written as counts since the last time."""
+        """Duplicates, NACKs and each parent's copies are many: written as counts since the last time."""
         got = self._peer.statistics()
         duplicates, nacks = got.duplicates - self._duplicates, got.nacks - self._nacks
         if duplicates > 0:
@@ -114,6 +117,14 @@ class Trace:
         if nacks > 0:
             self._add(time.time(), "nack", count=nacks)
         self._duplicates, self._nacks = got.duplicates, got.nacks
+        copies = {parent.peer: (parent.first_copies, parent.copies) for parent in got.parents}
+        for parent, (first, whole) in copies.items():
+            # A parent that came back counts from nothing again.
+            before = self._copies.get(parent, (0, 0))
+            first, whole = (first - before[0], whole - before[1]) if whole >= before[1] else (first, whole)
+            if whole > 0:
+                self._add(time.time(), "copies", parent=parent, first=first, count=whole)
+        self._copies = copies
 
     def _add(self, now: float, event: str, **fields: Any) -> None:
         document = {

@@ -22,6 +22,8 @@ from peer.packetlog.format import (
 SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
 LOCK = "LOCK"
+STREAM = "STREAM"
+MAX_STREAM_BYTES = 256
 SYNCED = "SYNCED"
 # One entry for about this many bytes of log: a lookup reads so much, and the index is below a thousandth of the log.
 INDEX_STEP_BYTES = 32 << 10
@@ -100,11 +102,13 @@ def build_index(data: bytes, first_position: int) -> list[IndexEntry]:
     entries: list[IndexEntry] = []
     next_at = 0
     time_us = -(1 << 63)
+    reached = decode_segment_header_untrusted(data).last_an  # late packets come after the ANs that they belong before
     try:
         for offset, _, position, entry in scan(data, SEGMENT_HEADER_BYTES, first_position):
             time_us = max(time_us, entry.time_us)
+            reached = max(reached, last_an_of(entry))
             if offset >= next_at:
-                entries.append(IndexEntry(position, offset, last_an_of(entry), time_us))
+                entries.append(IndexEntry(position, offset, reached, time_us))
                 next_at = offset + INDEX_STEP_BYTES
     except Damage as damage:
         if not damage.cut:
@@ -143,6 +147,25 @@ def entry_before(entries: list[IndexEntry], key: str, value: int) -> IndexEntry 
     values = [getattr(entry, key) for entry in entries]
     at = bisect_right(values, value - 1) - 1
     return entries[at] if at >= 0 else (entries[0] if entries else None)
+
+
+def write_stream(directory: Path, stream: str) -> None:
+    """Write down whose packets the log holds. PacketLogError if they are another stream's."""
+    known = read_stream(directory)
+    if known is None:
+        (directory / STREAM).write_text(stream + "\n")
+    elif known != stream:
+        raise PacketLogError(f"{directory} holds packets of {known}: give {stream} a folder of its own")
+
+
+def read_stream(directory: Path) -> str | None:
+    """Whose packets the log holds; None if nobody wrote it down."""
+    try:
+        with (directory / STREAM).open("rb") as file:
+            name = file.read(MAX_STREAM_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    return name if name and name.isprintable() else None
 
 
 def write_mark(directory: Path, position: int) -> None:

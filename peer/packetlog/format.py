@@ -35,6 +35,7 @@ class Kind(IntEnum):
 
     PACKET = 0x01
     GAP = 0x02
+    LATE = 0x03
 
 
 class Packet(NamedTuple):
@@ -53,7 +54,15 @@ class Gap(NamedTuple):
     time_us: int
 
 
-Entry = Packet | Gap
+class Late(NamedTuple):
+    """A packet that came after later ones: a parent had said that it was not there. Its AN is below those before it."""
+
+    an: int
+    time_us: int
+    payload: bytes
+
+
+Entry = Packet | Gap | Late
 
 
 class Damage(Exception):
@@ -73,6 +82,9 @@ class SegmentHeader(NamedTuple):
 
 
 def last_an_of(entry: Entry) -> int:
+    """The AN up to which the log reaches with this entry; -1 for a late packet, which moves nothing."""
+    if isinstance(entry, Late):
+        return -1
     return entry.until if isinstance(entry, Gap) else entry.an
 
 
@@ -83,7 +95,8 @@ def encode_record(position: int, entry: Entry) -> bytes:
             raise ValueError(f"a gap must cover something, not ({entry.after}, {entry.until}]")
         kind, an, payload = Kind.GAP, entry.until, _AFTER.pack(entry.after)
     else:
-        kind, an, payload = Kind.PACKET, entry.an, entry.payload
+        kind = Kind.LATE if isinstance(entry, Late) else Kind.PACKET
+        an, payload = entry.an, entry.payload
     if not 0 <= an <= MAX_AN:
         raise ValueError(f"AN {an} is outside 0 to {MAX_AN}")
     if len(payload) > MAX_PAYLOAD_BYTES:
@@ -110,6 +123,8 @@ def decode_record_untrusted(data: bytes | memoryview, offset: int, position: int
         raise Damage(offset, cut=after == end, what="a record's checksum is wrong")
     if kind == Kind.PACKET:
         return Packet(an, time_us, payload), after
+    if kind == Kind.LATE:
+        return Late(an, time_us, payload), after
     if kind == Kind.GAP and length == _AFTER.size:
         return Gap(_AFTER.unpack(payload)[0], an, time_us), after
     raise Damage(offset, cut=False, what=f"a record is of an unknown kind ({kind})")

@@ -16,8 +16,9 @@ from peer.packetlog.files import (
     list_segments,
     read_header,
     read_mark,
+    read_stream,
 )
-from peer.packetlog.format import SEGMENT_HEADER_BYTES, Damage, Entry, Gap, last_an_of, scan
+from peer.packetlog.format import SEGMENT_HEADER_BYTES, Damage, Entry, Gap, Late, last_an_of, scan
 
 # A read takes at most about this much into memory at once, whatever is asked for.
 _CHUNK_BYTES = 4 << 20
@@ -36,6 +37,11 @@ class Reader:
         self.durable = durable
         # Where the last read ended: going on from there needs no search.
         self._cursor: tuple[int, Segment, int] | None = None
+
+    @property
+    def stream(self) -> str | None:
+        """Whose packets these are, if the writer said so."""
+        return read_stream(self.directory)
 
     def first_position(self) -> int:
         segments = list_segments(self.directory)
@@ -130,9 +136,10 @@ class Reader:
             for position, entry in self._scan(
                 segment, SEGMENT_HEADER_BYTES, expected, last=number == len(segments) - 1
             ):
-                if last_an_of(entry) <= last_an:
-                    raise LogDamaged(f"position {position} goes back from AN {last_an} to {last_an_of(entry)}")
-                last_an = last_an_of(entry)
+                if not isinstance(entry, Late):
+                    if last_an_of(entry) <= last_an:
+                        raise LogDamaged(f"position {position} goes back from AN {last_an} to {last_an_of(entry)}")
+                    last_an = last_an_of(entry)
                 counts["records"] += 1
                 if isinstance(entry, Gap):
                     counts["gaps"] += 1

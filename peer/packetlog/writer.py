@@ -43,12 +43,14 @@ from peer.packetlog.files import (
     sync_directory,
     write_index,
     write_mark,
+    write_stream,
 )
 from peer.packetlog.format import (
     SEGMENT_HEADER_BYTES,
     Damage,
     Entry,
     Gap,
+    Late,
     SegmentHeader,
     encode_record,
     encode_segment_header,
@@ -88,12 +90,19 @@ class Writer:
     """The one writer. Opening takes the lock, repairs the tail, and goes on where the log ends.
 
     `append` takes packets and gaps in order; what is not above `last_an` is a repeat, is not written, and is counted.
+    Late packets (`Late`) are written whatever their AN.
     After `LogFull` nothing of the failed call has been written, and it may be tried again.
     """
 
     def __init__(
-        self, directory: str | Path, config: LogConfig | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        directory: str | Path,
+        config: LogConfig | None = None,
+        *,
+        stream: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`stream`: whose packets these are; a log holds those of one."""
         self.directory = Path(directory)
         self.config = config or LogConfig()
         self._clock = clock
@@ -111,6 +120,8 @@ class Writer:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._lock = self._take_lock()
         try:
+            if stream is not None:
+                write_stream(self.directory, stream)
             self._open()
         except BaseException:
             self.close()
@@ -163,7 +174,7 @@ class Writer:
                 good = after
                 if position < mark:
                     synced = after
-                self.position, self.last_an = position + 1, last_an_of(entry)
+                self.position, self.last_an = position + 1, max(self.last_an, last_an_of(entry))
                 self._newest_us = max(self._newest_us, entry.time_us)
         except Damage as damage:
             # After a power cut anything may stand behind the last synced byte, so whatever it is, it is cut off.
@@ -202,7 +213,7 @@ class Writer:
         position, last_an, size, repeats = self.position, self.last_an, self._size, 0
         written = 0
         for entry in entries:
-            if last_an_of(entry) <= last_an:
+            if last_an_of(entry) <= last_an and not isinstance(entry, Late):
                 repeats += 1
                 continue
             if isinstance(entry, Gap) and entry.after < last_an:
@@ -216,7 +227,7 @@ class Writer:
             batch.append(record)
             kept.append(entry)
             size += len(record)
-            position, last_an = position + 1, last_an_of(entry)
+            position, last_an = position + 1, max(last_an, last_an_of(entry))
         self._commit(batch, kept, position, last_an)
         self.duplicates += repeats
         if self._unsynced_bytes and (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from peer.testing.directory import SimDirectory
 from peer.testing.meshpeer import MeshPeer
-from peer.testing.meshsim import MeshSimulation
-from peer.testing.network import NetworkModel, SimNetwork
+from peer.testing.meshsim import LAN, MeshSimulation, hostile
 from peer.testing.violations import MeshViolation
 
-__all__ = ["MeshPeer", "MeshSimulation", "MeshViolation", "NetworkModel", "SimDirectory", "SimNetwork"]
+__all__ = ["LAN", "MeshPeer", "MeshSimulation", "MeshViolation", "SimDirectory", "hostile"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dcp.child import MAX_PREVIOUS_QUERIES
 from peer.core import PeerCore
 from peer.envelope import MAX_REMEMBERED_BYTES
 from peer.mesh.membership import Membership
@@ -32,7 +33,8 @@ def excess(core: PeerCore) -> str | None:
         ]
     if core.sender is not None:
         held = core.sender.statistics(0.0)
-        interests = 1 + 2 * len(held.links)  # the client's; of each child one in force, one prepared
+        # The client's; of each child one in force, one prepared, and for some seconds those before.
+        interests = 1 + (2 + MAX_PREVIOUS_QUERIES) * len(held.links)
         sizes += [
             ("children in dcp", len(held.links), len(mesh.children)),
             ("packets in the log", held.log_packets, dcp.max_log_packets),

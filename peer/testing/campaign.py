@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peer.mesh.config import MeshConfig
-from peer.testing.meshsim import MeshSimulation
-from peer.testing.network import NetworkModel
+from peer.testing.meshsim import MeshSimulation, hostile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ def run_campaign(
     simulation = MeshSimulation(
         seed,
         config=config,
-        network=NetworkModel.hostile(shape.loss),
+        network=hostile(shape.loss),
         rules=rules,
         fresh_nonces=fresh_nonces,
         **options,

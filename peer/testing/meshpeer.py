@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
@@ -22,18 +22,19 @@ class MeshPeer:
     config: MeshConfig
     peer_id: PeerId
     address: HostPort
-    mesh: Mesh
     links: SimLinks
     born_at: float
     is_alive: bool = True
     frozen_until: float = 0.0
-    held: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    timer_at: float = float("inf")
     seen_version: int = -1
     life: int = 1
     joined_at: float | None = None
     cold_blame: int = 0
     """Cold restarts in a row that led to the last loss of a parent; 0 when none did."""
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.links.mesh
 
 
 @dataclass(slots=True)

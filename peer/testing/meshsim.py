@@ -1,6 +1,6 @@
 """Whole meshes of mesh machines in virtual time, with every fault we know of and the promises checked after each event.
 
-    simulation = MeshSimulation(seed=7, network=NetworkModel.hostile())
+    simulation = MeshSimulation(seed=7, network=hostile(0.15))
     simulation.populate(roots=2, peers=20, over=5.0)
     simulation.chaos(start=10.0, until=60.0, every=1.0)
     simulation.run(120.0)
@@ -19,6 +19,8 @@ from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from dcp.links.link import SocketAddress
+from dcp.testing import Conditions, Network
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
 from peer.mesh.events import (
@@ -38,7 +40,6 @@ from peer.mesh.membership import SEEKING, Membership
 from peer.mesh.messages import PeerId
 from peer.testing.directory import SimDirectory
 from peer.testing.meshpeer import Measures, MeshPeer
-from peer.testing.network import NetworkModel, SimNetwork, VirtualClock
 from peer.testing.simlinks import SimLinks
 from peer.testing.violations import MeshViolation
 
@@ -46,9 +47,21 @@ if TYPE_CHECKING:
     from peer.mesh.levels import LevelRules
     from peer.mesh.placement.moves import Placement
 
-MAX_HELD = 200
-"""Datagrams that a frozen peer's socket holds; the rest are lost, as in a kernel."""
+LAN = Conditions(delay=0.002, jitter=0.018)
 TRACE_LINES = 60
+
+
+def hostile(loss: float) -> Conditions:
+    """For campaigns: some datagrams overtake each other by seconds, and copies come long after."""
+    return Conditions(
+        delay=0.005,
+        jitter=0.045,
+        loss=loss,
+        reorder=0.15,
+        reorder_delay=2.5,
+        duplicate=0.03,
+        duplicate_delay=8.0,
+    )
 
 
 class MeshSimulation:
@@ -57,7 +70,7 @@ class MeshSimulation:
         seed: int,
         *,
         config: MeshConfig | None = None,
-        network: NetworkModel | None = None,
+        network: Conditions | None = None,
         stale_share: float = 0.2,
         rules: Callable[[MeshConfig], LevelRules] | None = None,
         placement: Callable[[], Placement] | None = None,
@@ -74,9 +87,9 @@ class MeshSimulation:
         self.seed = seed
         self.config = config or MeshConfig()
         self.rng = Random(seed)
-        self.clock = VirtualClock()
-        self.network = SimNetwork(self.clock, network or NetworkModel(), Random(self.rng.getrandbits(64)))
-        self.network.deliver = self._deliver
+        self.network = Network(
+            self.rng.getrandbits(64), conditions=network or LAN, on_event=self._note, on_turn=self._look
+        )
         self.directory = SimDirectory(Random(self.rng.getrandbits(64)), stale_share=stale_share)
         self.peers: list[MeshPeer] = []
         self.measures = Measures()
@@ -85,12 +98,12 @@ class MeshSimulation:
         self._is_checked = is_checked
         self._walks_up = walks_up
         self._max_cold_depth = max_cold_depth
-        self._at: dict[HostPort, int] = {}
+        self._at: dict[SocketAddress, MeshPeer] = {}
         self._named: dict[PeerId, int] = {}
 
     @property
     def now(self) -> float:
-        return self.clock.now
+        return self.network.now
 
     # Who is there
 
@@ -99,7 +112,7 @@ class MeshSimulation:
         for _ in range(roots):
             self.add(is_root=True, capacity=root_capacity)
         for _ in range(peers):
-            self.clock.after(self.rng.uniform(0, over), self._arrive)
+            self.network.after(self.rng.uniform(0, over), self._arrive)
 
     def _arrive(self) -> None:
         self.add()
@@ -112,15 +125,14 @@ class MeshSimulation:
         # Two peers a host, eight hosts a prefix: independence is something that can be had or missed.
         host = index // 2
         address = (f"10.{host // 2048 % 256}.{host // 8 % 256}.{host % 8 + 1}", 4_000 + index % 2)
-        self._at[address] = index
         self._named[peer_id] = index
-        mesh, links = self._machine(index, 1, config, peer_id)
-        peer = MeshPeer(index, is_root, config, peer_id, address, mesh, links, born_at=self.now)
+        peer = MeshPeer(index, is_root, config, peer_id, address, self._machine(address, 1, config, peer_id), self.now)
         self.peers.append(peer)
+        self._at[address] = peer
         self._start(peer)
         return peer
 
-    def _machine(self, index: int, life: int, config: MeshConfig, peer_id: PeerId) -> tuple[Mesh, SimLinks]:
+    def _machine(self, address: HostPort, life: int, config: MeshConfig, peer_id: PeerId) -> SimLinks:
         mesh = Mesh(
             peer_id,
             config,
@@ -129,20 +141,16 @@ class MeshSimulation:
             placement=self._placement() if self._placement else None,
         )
         links = SimLinks(
-            index,
             life,
             mesh,
-            clock=self.clock,
-            network=self.network,
+            clock=self.network,
             rng=self.rng,
-            end_of=self._at.get,
-            address_of=lambda end: self.peers[end].address,
-            directory=lambda effect: self._use_directory(index, life, effect),
-            is_awake=lambda: self._is_awake(index, life),
+            directory=lambda effect: self._use_directory(self._at[address], links, effect),
+            is_awake=lambda: self.network.is_awake(address, links),
+            after_input=lambda: self.network.pump(address),
             fresh_nonces=self._fresh_nonces,
         )
-        links.after_input = lambda: self._after(self.peers[index])
-        return mesh, links
+        return links
 
     def _start(self, peer: MeshPeer) -> None:
         self._say(peer, "starts as a root" if peer.is_root else "starts")
@@ -150,7 +158,7 @@ class MeshSimulation:
             peer.mesh.start_root(now=self.now)
         else:
             peer.mesh.start(now=self.now)
-        self._after(peer)
+        self.network.add(peer.address, peer.links)
 
     def live(self, *, with_roots: bool = False) -> list[MeshPeer]:
         return [p for p in self.peers if p.is_alive and (with_roots or not p.is_root)]
@@ -161,7 +169,7 @@ class MeshSimulation:
         if peer.is_alive:
             self._say(peer, "dies")
             peer.is_alive = False
-            peer.held.clear()
+            self.network.crash(peer.address)
 
     def restart(self, peer: MeshPeer) -> None:
         """A new life at the old address with the old identity, and no memory."""
@@ -171,12 +179,11 @@ class MeshSimulation:
         peer.life += 1
         peer.is_alive = True
         peer.frozen_until = 0.0
-        peer.timer_at = float("inf")
         peer.seen_version = -1
         peer.joined_at = None
         peer.cold_blame = 0
         peer.born_at = self.now
-        peer.mesh, peer.links = self._machine(peer.index, peer.life, peer.config, peer.peer_id)
+        peer.links = self._machine(peer.address, peer.life, peer.config, peer.peer_id)
         self._start(peer)
 
     def freeze(self, peer: MeshPeer, seconds: float) -> None:
@@ -185,32 +192,36 @@ class MeshSimulation:
             return
         self._say(peer, f"freezes for {seconds:.1f} s")
         peer.frozen_until = self.now + seconds
-        self.clock.at(peer.frozen_until, self._thaw, peer, peer.life)
+        self.network.freeze(peer.address)
+        self.network.at(peer.frozen_until, self._thaw, peer, peer.life)
 
     def part(self, group: set[int], seconds: float, *, leak: float = 0.0) -> None:
         """Cut the network between the group and the rest; a share `leak` of the directed pairs stays open."""
-        others = [p.index for p in self.peers if p.index not in group]
-        pairs = [(a, b) for x in group for y in others for a, b in ((x, y), (y, x))]
-        self.network.cut = {pair for pair in pairs if self.rng.random() >= leak}
+        inside = [self.peers[index].address for index in group]
+        outside = [p.address for p in self.peers if p.index not in group]
+        self.network.heal()
+        for source, to in [pair for x in inside for y in outside for pair in ((x, y), (y, x))]:
+            if self.rng.random() >= leak:
+                self.network.cut_one_way(source, to)
         self._say(None, f"parts {sorted(group)} from the rest for {seconds:.1f} s")
-        self.clock.after(seconds, self._heal)
+        self.network.after(seconds, self._heal)
 
     def leave(self, peer: MeshPeer) -> None:
-        if self._is_awake(peer.index, peer.life) and peer.mesh.state in (*SEEKING, Membership.ROOT):
+        if self._is_awake(peer) and peer.mesh.state in (*SEEKING, Membership.ROOT):
             self._say(peer, "leaves")
             peer.mesh.leave(now=self.now)
-            self._after(peer)
+            self.network.pump(peer.address)
 
     def chaos(self, *, start: float, until: float, every: float, spare_roots: bool = False) -> None:
         """Random faults about every so many seconds."""
         at = start
         while at < until:
-            self.clock.at(at, self._havoc, spare_roots)
+            self.network.at(at, self._havoc, spare_roots)
             at += self.rng.expovariate(1 / every)
 
-    def calm(self, model: NetworkModel | None = None) -> None:
+    def calm(self) -> None:
         """No more faults but those on their way: the network is good again, and the dead come back."""
-        self.network.model = model or NetworkModel(loss=0.05)
+        self.network.set_conditions(replace(LAN, loss=0.05))
         self._heal()
         for peer in self.peers:
             self.restart(peer)
@@ -223,7 +234,7 @@ class MeshSimulation:
         chance = rng.random()
         if chance < 0.30:
             self.crash(peer)
-            self.clock.after(rng.choice([0.1, 0.3, 2.0, 10.0]), self.restart, peer)
+            self.network.after(rng.choice([0.1, 0.3, 2.0, 10.0]), self.restart, peer)
         elif chance < 0.65:
             self.freeze(peer, rng.choice([0.5, 2.0, 5.0, 20.0]))
         elif chance < 0.80:
@@ -232,88 +243,51 @@ class MeshSimulation:
             self.part(group, rng.uniform(0.5, 6.0), leak=0.2)
         elif chance < 0.90:
             self.leave(peer)
-            self.clock.after(rng.uniform(3.0, 8.0), self._replace_left, peer)
+            self.network.after(rng.uniform(3.0, 8.0), self._replace_left, peer)
         elif peer.mesh.parents:  # a parent's link breaks off on its own
             link = rng.choice(list(peer.mesh.parents.links))
-            if self._is_awake(peer.index, peer.life):
+            if self._is_awake(peer):
                 peer.links.drop(link)
-                self._after(peer)
+                self.network.pump(peer.address)
 
     def _replace_left(self, peer: MeshPeer) -> None:
         self.crash(peer)
         self.restart(peer)
 
     def _heal(self) -> None:
-        self.network.cut = set()
+        self.network.heal()
         self._say(None, "heals")
 
     def _thaw(self, peer: MeshPeer, life: int) -> None:
         if not peer.is_alive or peer.life != life or peer.frozen_until > self.now:
             return
-        self._say(peer, f"thaws with {len(peer.held)} datagrams held")
-        held, peer.held = peer.held, []
-        if self.rng.random() < 0.5:
-            self._run_timers(peer)
-        for source, datagram in held:
-            peer.links.receive(source, datagram)
-            self._after(peer)
-        self._run_timers(peer)
+        self._say(peer, "thaws")
+        self.network.thaw(peer.address)
 
     # Driving the machines
 
     def run(self, until: float) -> None:
-        self.clock.run(until)
+        self.network.run_until(until)
 
-    def _is_awake(self, index: int, life: int) -> bool:
-        peer = self.peers[index]
-        return peer.is_alive and peer.life == life and peer.frozen_until <= self.now
+    def _is_awake(self, peer: MeshPeer) -> bool:
+        return self.network.is_awake(peer.address, peer.links)
 
-    def _deliver(self, source: int, target: int, datagram: tuple[Any, ...]) -> None:
-        peer = self.peers[target]
-        if not peer.is_alive:
-            return
-        if peer.frozen_until > self.now:
-            if len(peer.held) < MAX_HELD:
-                peer.held.append((source, datagram))
-            return
-        peer.links.receive(source, datagram)
-        self._after(peer)
-
-    def _after(self, peer: MeshPeer) -> None:
-        """What an owner does after each input, and the checks."""
-        mesh = peer.mesh
-        effects = mesh.take_effects()
-        if effects:
-            peer.links.run(effects)
-        while (event := mesh.next_event()) is not None:
-            self._note(peer, event)
-        due = mesh.next_timeout()
-        if due is not None and due < peer.timer_at:
-            peer.timer_at = due
-            self.clock.at(due, self._timer, peer, peer.life, due)
-        if mesh.version != peer.seen_version:
-            peer.seen_version = mesh.version
+    def _look(self, address: SocketAddress) -> None:
+        """After each input of a machine: the checks, if anything changed that they look at."""
+        peer = self._at[address]
+        if peer.mesh.version != peer.seen_version:
+            peer.seen_version = peer.mesh.version
             if self._is_checked:
                 self._check(peer)
 
-    def _timer(self, peer: MeshPeer, life: int, due: float) -> None:
-        if peer.life != life or not peer.is_alive or due != peer.timer_at:
-            return  # of an earlier life, or overtaken by an earlier deadline
-        peer.timer_at = float("inf")
-        if peer.frozen_until <= self.now:
-            self._run_timers(peer)
+    def _use_directory(
+        self, peer: MeshPeer, links: SimLinks, effect: CandidatesWanted | PublishRecord | WithdrawRecord
+    ) -> None:
+        self.network.after(self.rng.uniform(0.02, 0.1), self._directory_done, peer, links, effect)
 
-    def _run_timers(self, peer: MeshPeer) -> None:
-        due = peer.mesh.next_timeout()
-        if due is not None and due <= self.now:
-            peer.mesh.handle_timeout(now=self.now)
-        self._after(peer)
-
-    def _use_directory(self, index: int, life: int, effect: CandidatesWanted | PublishRecord | WithdrawRecord) -> None:
-        self.clock.after(self.rng.uniform(0.02, 0.1), self._directory_done, index, life, effect)
-
-    def _directory_done(self, index: int, life: int, effect: CandidatesWanted | PublishRecord | WithdrawRecord) -> None:
-        peer = self.peers[index]
+    def _directory_done(
+        self, peer: MeshPeer, links: SimLinks, effect: CandidatesWanted | PublishRecord | WithdrawRecord
+    ) -> None:
         if isinstance(effect, WithdrawRecord):
             self.directory.withdraw(peer.peer_id)
         elif isinstance(effect, PublishRecord):
@@ -328,16 +302,17 @@ class MeshSimulation:
                 effect.free_for_repair,
                 effect.resilience,
                 effect.is_root,
-                version=self.clock.events,
+                version=self.network.steps,
             )
             self.directory.publish(record, self.now)
-        elif self._is_awake(index, life):
+        elif self.network.is_awake(peer.address, links):
             peer.mesh.add_candidates(self.directory.lookup(effect, self.now), now=self.now)
-            self._after(peer)
+            self.network.pump(peer.address)
 
     # What happened
 
-    def _note(self, peer: MeshPeer, event: Event) -> None:
+    def _note(self, address: SocketAddress, event: Event, now: float) -> None:
+        peer = self._at[address]
         self._say(peer, self._describe(event))
         measures = self.measures
         if isinstance(event, Restored):
@@ -399,8 +374,8 @@ class MeshSimulation:
         nonce = peer.links.nonce_of.get(link)
         if nonce is None:
             return None
-        other = self.peers[peer.links.end_at[link]]
-        if not other.is_alive:
+        other = self._at.get(peer.links.end_at[link])
+        if other is None or not other.is_alive:
             return None
         back = other.links.link_of.get(nonce)
         table = other.mesh.parents.links if down else other.mesh.children.links

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dcp import Config, Packet
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.parent import Parent
-from dcp.testing import Conditions, Network
+from dcp.testing import Conditions, Network, StreamBroken, StreamCheck, Truth
 from peer.core import PeerCore, PeerEvent
 from peer.coreconfig import CoreConfig
+from peer.items import Content
 from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.config import MeshConfig
@@ -27,7 +28,6 @@ from peer.mesh.placement.moves import Placement
 from peer.queries import XPathPolicy, token_of
 from peer.role import Role
 from peer.testing.bounds import excess
-from peer.testing.stream_check import StreamBroken, StreamCheck, Truth
 from xmlswitch import Query
 
 STREAM = "sim"
@@ -43,12 +43,13 @@ class PromiseBroken(AssertionError):
 @dataclass(slots=True)
 class SimPeer:
     name: str
-    address: Address
+    address: SocketAddress
     config: CoreConfig
     core: PeerCore
     check: StreamCheck | None = None
     alive: bool = True
     placement: Placement | None = None
+    make: Callable[..., PeerCore] = PeerCore
     last_published: int = 0
     seen_version: int = -1
     """The mesh's version when its links were last checked."""
@@ -59,6 +60,10 @@ class SimPeer:
     """Whether the client takes what is there for it; False for one that has stopped listening."""
     takes_a_second: float = float("inf")
     """How many packets it takes in a second, for one that is slow."""
+
+    @property
+    def is_honest(self) -> bool:
+        return self.make is PeerCore
 
 
 class PeerSimulation:
@@ -82,7 +87,7 @@ class PeerSimulation:
             on_turn=self._on_turn,
         )
         self.peers: dict[str, SimPeer] = {}
-        self._by_address: dict[Address, SimPeer] = {}
+        self._by_address: dict[SocketAddress, SimPeer] = {}
         self._by_id: dict[PeerId, SimPeer] = {}
         self._records: dict[PeerId, CandidateRecord] = {}
         self._directory_delay = directory_delay
@@ -91,6 +96,8 @@ class PeerSimulation:
         self.truth = Truth(self._matches, before=before)
         self.listeners: list[Callable[[str, PeerEvent], None]] = []
         """Called with a peer's name and its event, before the simulation acts on it."""
+        self.accusations: list[str] = []
+        """Disputes and starving where every peer is honest."""
         self._trace: deque[str] = deque(maxlen=TRACE_LINES)
 
     # --- peers --------------------------------------------------------------------------------------------------------
@@ -118,8 +125,11 @@ class PeerSimulation:
         mesh: MeshConfig | None = None,
         dcp: Config | None = None,
         placement: Placement | None = None,
+        make: Callable[..., PeerCore] = PeerCore,
+        host: str | None = None,
         **core: Any,
     ) -> SimPeer:
+        """`make` builds the machine of a peer that is not honest; `host` puts it where others are."""
         mesh = replace(mesh or MeshConfig(), parents_wanted=parents, capacity=0 if role is Role.LEAF else capacity)
         parsed = Query.parse(query) if query is not None else None
         config = CoreConfig(
@@ -133,19 +143,28 @@ class PeerSimulation:
             **core,
         )
         number = len(self.peers) + 1
-        address: Address = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 4000)
-        peer = SimPeer(name, address, config, self._new_core(name, config, placement), placement=placement)
-        if role is not Role.ROOT and deliver:
-            peer.check = StreamCheck(name, self.truth, token_of(parsed))
+        address: SocketAddress = (
+            host or f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
+            4000 + number if host else 4000,
+        )
+        core_made = self._new_core(name, config, placement, make)
+        peer = SimPeer(name, address, config, core_made, placement=placement, make=make)
+        if role is not Role.ROOT and deliver and peer.is_honest:
+            peer.check = self._new_check(peer)
         self.peers[name] = peer
         self._by_address[address] = peer
         self._by_id[peer.core.mesh.peer_id] = peer
         self._boot(peer)
         return peer
 
-    def _new_core(self, name: str, config: CoreConfig, placement: Placement | None) -> PeerCore:
+    def _new_core(
+        self, name: str, config: CoreConfig, placement: Placement | None, make: Callable[..., PeerCore] = PeerCore
+    ) -> PeerCore:
         peer_id = PeerId(random.Random(f"{self.seed} {name}").randbytes(20))
-        return PeerCore(config, peer_id, rng=random.Random(self.rng.getrandbits(64)), placement=placement)
+        return make(config, peer_id, rng=random.Random(self.rng.getrandbits(64)), placement=placement)
+
+    def _new_check(self, peer: SimPeer) -> StreamCheck:
+        return StreamCheck(peer.name, self.truth, token_of(peer.config.query), token=token_of)
 
     def _boot(self, peer: SimPeer) -> None:
         self.network.add(peer.address, peer.core)
@@ -173,10 +192,10 @@ class PeerSimulation:
         peer = self.peers[name]
         self._note(f"restart {name}")
         peer.alive = True
-        peer.core = self._new_core(name, peer.config, peer.placement)
+        peer.core = self._new_core(name, peer.config, peer.placement, peer.make)
         peer.seen_version = -1
         if peer.check is not None:
-            peer.check = StreamCheck(name, self.truth, token_of(peer.config.query))
+            peer.check = self._new_check(peer)
         self._boot(peer)
 
     def freeze(self, name: str, duration: float) -> None:
@@ -241,9 +260,11 @@ class PeerSimulation:
                 self.network.run_until(min(self.network.now + step, end))
                 self._drain(step)
             for peer in self.peers.values():
-                if peer.alive:
+                if peer.alive and peer.is_honest:
                     self.check_peer(peer)
             self.check_bounds()
+            if self.accusations:
+                raise PromiseBroken(f"an accusation without a liar: {self.accusations[0]}")
             self._check_timers(self.network.now - began, self.network.timeouts - fired)
         except (StreamBroken, PromiseBroken) as error:
             error.add_note(self._story())
@@ -263,13 +284,17 @@ class PeerSimulation:
                 left -= isinstance(item, Packet)
                 if peer.check is not None:
                     peer.check.take(item)
+                    self._took(peer, item)
             if took and receiver.has_closed_window:
                 receiver.reopen_window(self.network.now)
                 self.network.pump(peer.address)
 
-    def _on_turn(self, address: Address) -> None:
+    def _took(self, peer: SimPeer, item: Content) -> None:
+        """A client was handed this; for simulations that measure more."""
+
+    def _on_turn(self, address: SocketAddress) -> None:
         peer = self._by_address.get(address)  # a test may put strangers on the network
-        if peer is not None and peer.core.mesh.version != peer.seen_version:
+        if peer is not None and peer.is_honest and peer.core.mesh.version != peer.seen_version:
             peer.seen_version = peer.core.mesh.version
             self.check_peer(peer)
 
@@ -282,12 +307,14 @@ class PeerSimulation:
             self._check_levels(peer, parent_id)
         for child_id in mesh.children.peer_ids():
             child = self._by_id.get(child_id)
-            if child is not None:
+            if child is not None and child.is_honest:
                 self._check_levels(child, mesh.peer_id)
 
     def _check_levels(self, child: SimPeer, parent_id: PeerId) -> None:
         above = self._by_id.get(parent_id)
-        if above is None or not (child.alive and above.alive) or above.core.mesh.level < child.core.mesh.level:
+        if above is None or not (child.alive and above.alive and above.is_honest):
+            return
+        if above.core.mesh.level < child.core.mesh.level:
             return
         for parent in child.core.mesh.parents.links.values():
             if parent.peer_id == parent_id and self.is_held_by_both(child, parent.link, above):
@@ -299,15 +326,16 @@ class PeerSimulation:
     def check_bounds(self) -> None:
         """Promise 5: nothing in a peer outgrows what the mesh and the configuration allow."""
         for peer in self.peers.values():
-            if peer.alive:
+            if peer.alive and peer.is_honest:
                 found = excess(peer.core)
                 if found is not None:
                     raise PromiseBroken(f"{peer.name}: {found}")
 
-    def _check_timers(self, seconds: float, fired: Counter[Address]) -> None:
+    def _check_timers(self, seconds: float, fired: Counter[SocketAddress]) -> None:
         for address, times in fired.items():
-            if seconds >= 1.0 and times > seconds * MAX_TIMEOUTS_A_SECOND:
-                raise PromiseBroken(f"{self._by_address[address].name}: {times} timer turns in {seconds:.1f} s")
+            peer = self._by_address.get(address)  # a test may put strangers on the network
+            if peer is not None and peer.is_honest and seconds >= 1.0 and times > seconds * MAX_TIMEOUTS_A_SECOND:
+                raise PromiseBroken(f"{peer.name}: {times} timer turns in {seconds:.1f} s")
 
     def uplinks(self) -> Iterator[tuple[SimPeer, meshevents.LinkId, Parent, bool]]:
         """Every link that a live child believes in, and whether its parent holds it too."""
@@ -331,7 +359,7 @@ class PeerSimulation:
 
     # --- the directory ------------------------------------------------------------------------------------------------
 
-    def _on_event(self, address: Address, event: PeerEvent, now: float) -> None:
+    def _on_event(self, address: SocketAddress, event: PeerEvent, now: float) -> None:
         peer = self._by_address[address]
         delay = self.rng.uniform(*self._directory_delay)
         core = peer.core
@@ -344,6 +372,8 @@ class PeerSimulation:
                 self.network.after(delay, lambda: self._publish_record(peer, core, event))
             case meshevents.WithdrawRecord():
                 self.network.after(delay, lambda: self._withdraw_record(core))
+            case meshevents.Disputed() | meshevents.Starved() if all(p.is_honest for p in self.peers.values()):
+                self.accusations.append(f"{now:.3f} {peer.name}: {event}")
             case meshevents.ColdRestart():
                 peer.cold_restarts += 1
                 self._note(f"{peer.name}: {event}")

@@ -124,7 +124,7 @@ def command_line() -> Entrance:
     """`query check`, with a sample."""
 
     def check(text: str, namespaces: dict[str, str]) -> None:
-        settings = {"namespace": list(namespaces.items()), "json": True, "sample": None}
+        settings = {"namespace": list(namespaces.items()), "namespaces": None, "json": True, "sample": None}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(CliError):
             cli_query.check(settings, text)  # type: ignore[arg-type]
 

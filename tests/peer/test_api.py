@@ -72,6 +72,10 @@ async def test_errors_leave_the_public_blocks_as_they_are(tmp_path):
         ({"network": "moon"}, "network must be one of lan, wan, got 'moon'"),
         ({"selection": "luck"}, "selection must be one of scored, walk, got 'luck'"),
         ({"children_from": ["10.0.0.1/8"]}, "has host bits set"),
+        ({"profile": "fast"}, "profile must be one of reliable, latency, bandwidth, newest, got 'fast'"),
+        ({"deadline": 0.2}, "a deadline is for clients without children: join as a leaf"),
+        ({"capacity": 0, "deadline": -1}, r"deadline must be in 0\.001\.\.60 seconds, got -1"),
+        ({"order": "random"}, "order must be one of sequence, arrival, got 'random'"),
     ],
 )
 def test_a_wrong_option_of_a_program_is_one_sentence_before_anything_is_opened(options, said):
@@ -102,3 +106,30 @@ def test_starts_are_words_or_numbers():
     ]
     with pytest.raises(ValueError, match="start must be"):
         start_of("then")
+
+
+def test_the_product_s_name_gives_the_same_api():
+    import skymesh
+
+    assert dir(skymesh) == dir(peer) == sorted(peer.__all__)
+    assert all(getattr(skymesh, name) is getattr(peer, name) for name in peer.__all__)
+    with pytest.raises(AttributeError, match="module 'skymesh' has no attribute 'jion'"):
+        skymesh.jion  # noqa: B018
+
+
+@pytest.mark.net
+async def test_a_stream_that_nobody_serves_is_unavailable_in_the_time_that_was_given():
+    with (
+        pytest.raises(peer.StreamUnavailable, match="no parent for nothing was found in"),
+        trio.fail_after(PATIENCE),
+    ):
+        async with peer.join("nothing", beacon=False, timeout=0.2) as stream:
+            await anext(stream)
+    with pytest.raises(peer.StreamUnavailable), peer.blocking.join("nothing", beacon=False, timeout=0.2) as stream:
+        stream.get(PATIENCE)
+
+
+@pytest.mark.parametrize("join", [peer.join, peer.blocking.join, peer.root])
+def test_a_bad_name_is_an_error_of_the_call_in_every_flavour(join):
+    with pytest.raises(ValueError, match="'A B' is not a stream name"):
+        join("A B")

@@ -9,11 +9,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp import Config, Gap, Hub, Packet, Started
+from dcp import Config, Gap, Hub, Omitted, Packet, Started
 from peer.combine import FromSource, Source, SourceRelay, open_combined, open_combiner, sub_stream
 from peer.envelope import Envelope
 from peer.items import QuerySwitched
-from peer.node import open_peer
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
 from peer.testing.peersim import PeerSimulation
@@ -74,6 +74,15 @@ def test_what_would_break_the_order_is_refused_or_ignored():
         relay.take(QuerySwitched(5, None))
 
 
+def test_a_packet_that_a_source_left_out_takes_its_place_in_the_combined_stream():
+    sender = Hub(Config(), rng=random.Random(1)).serve("air.asdi")
+    relay = SourceRelay(Packing(sender))
+    for item in (Started(3), Packet(4, b"four"), Packet(6, b"six"), Omitted(5, b"five")):
+        relay.take(item)
+    assert relay.late == 1
+    assert sender.log.columns()[1][-3:] == [4, 5, 6]
+
+
 class Packing:
     """What a root does between `send` and its sender."""
 
@@ -83,6 +92,9 @@ class Packing:
 
     def publish(self, payload, **options):
         return self._sender.publish(Envelope().pack(payload), **options)
+
+    def publish_late(self, payload, *, an):
+        self._sender.insert_late(an, Envelope().pack(payload), 0.0)
 
 
 class CombinedSimulation:
@@ -183,7 +195,7 @@ async def test_a_combiner_and_its_client_in_the_real_shell(tmp_path):
             async with open_combiner("both", sources, near) as first:
                 for peer in first.inputs.values():
                     await peer.wait_parents(1)
-                async with open_combined("both", ["a", "b"], near) as stream:
+                async with open_combined("both", None, near) as stream:
                     for _ in range(2):
                         assert isinstance((await stream.receive()).item, Started)
                     for number in range(1, 11):

@@ -6,15 +6,13 @@ inside 10.77.0.2 --- 10.77.0.1 NAT 192.0.2.1 --- 192.0.2.2 outside
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from peer.cli.errors import ExitCode
+from tests.namespaces import Hosts, built, sh
 from tests.peer.cli.command import running
 
 pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("processes")]
@@ -35,20 +33,12 @@ table ip skymesh {
 """
 
 
-def sh(*words: str, data: str | None = None) -> None:
-    subprocess.run(words, input=data, text=True, capture_output=True, check=True, timeout=30)
-
-
-class Network:
+class Network(Hosts):
     def __init__(self) -> None:
-        self.names = {part: f"sky{os.getpid()}-{part}" for part in ("in", "nat", "out")}
-
-    def inside(self, part: str) -> tuple[str, ...]:
-        return ("ip", "netns", "exec", self.names[part])
+        super().__init__("sky", ("in", "nat", "out"))
 
     def build(self) -> None:
-        for name in self.names.values():
-            sh("ip", "netns", "add", name)
+        super().build()
         inner, nat, outer = (self.names[part] for part in ("in", "nat", "out"))
         sh("ip", "-n", inner, "link", "add", "eth", "type", "veth", "peer", "name", "inner", "netns", nat)
         sh("ip", "-n", outer, "link", "add", "eth", "type", "veth", "peer", "name", "outer", "netns", nat)
@@ -60,32 +50,15 @@ class Network:
         ):
             sh("ip", "-n", name, "address", "add", address, "dev", device)
             sh("ip", "-n", name, "link", "set", device, "up")
-            sh("ip", "-n", name, "link", "set", "lo", "up")
         sh("ip", "-n", inner, "route", "add", "default", "via", "10.77.0.1")
         sh(*self.inside("nat"), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         sh(*self.inside("nat"), "nft", "-f", "-", data=RULES)
 
-    def remove(self) -> None:
-        for name in self.names.values():
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
-
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces with a NAT need root")
-    for tool in ("ip", "nft"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"this machine has no `{tool}`")
-    network = Network()
-    try:
-        try:
-            network.build()
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"this kernel has no namespaces or no NAT: {error.stderr.strip()}")
+    with built(Network()) as network:
         yield network
-    finally:
-        network.remove()
 
 
 def test_a_leaf_behind_a_nat_gets_the_stream_and_can_ask_again(network, tmp_path: Path):

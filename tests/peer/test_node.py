@@ -14,7 +14,7 @@ from peer.errors import Overrun
 from peer.flow import FlowConfig
 from peer.items import QuerySwitched
 from peer.mesh import events as meshevents
-from peer.node import open_peer
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
 from xmlswitch import Query

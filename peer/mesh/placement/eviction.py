@@ -32,15 +32,23 @@ def movable(around: Neighbourhood, join: Join, address: HostPort) -> ChildView |
     children (it can go anywhere), else one at a higher level than the joiner. A moved child may make another move,
     but levels rise along such a chain, so it ends.
 
-    A joiner can claim to have children at no cost. So it never moves a child whose host holds no more slots here than
-    the joiner's own: one host gains at most one slot by it, however often it asks.
+    A joiner can claim to have children at no cost. So it never moves a child of another host that holds no more slots
+    here than the joiner's own: one host gains at most one slot by it, however often it asks. By moving the only child
+    of its own host it gains none; with more of them a liar behind an address translator could push its neighbours off.
     """
     held = _slots_by_host(around)
-    own = held[network_of(address[0])]
+    host = network_of(address[0])
+
+    def may_lose_one(other: bytes) -> bool:
+        return held[other] > held[host] or (other == host and held[host] == 1)
+
     able = [
         child
         for child in around.children
-        if held[network_of(child.address[0])] > own
+        if (
+            held[network_of(child.address[0])] > held[host]
+            or (network_of(child.address[0]) == host and held[host] == 1)
+        )
         and child.report is not None
         and not child.report.is_leaving
         and child.report.parents > max(1, join.parents)

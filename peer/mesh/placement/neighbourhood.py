@@ -5,7 +5,7 @@ The views are protocols with read-only members, so that no copy is made and mypy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,15 +32,21 @@ class LinkQuality:
     """Seconds by which a parent's copy comes after the first one, on average."""
 
 
-class ParentView(Protocol):
-    @property
-    def link(self) -> LinkId: ...
+class PeerView(Protocol):
     @property
     def peer_id(self) -> PeerId: ...
     @property
     def address(self) -> HostPort: ...
+
+
+class LinkView(PeerView, Protocol):
     @property
-    def told(self) -> int: ...
+    def link(self) -> LinkId: ...
+
+
+class ParentView(LinkView, Protocol):
+    @property
+    def reported(self) -> int: ...
     @property
     def hops(self) -> int: ...
     @property
@@ -55,15 +61,11 @@ class ParentView(Protocol):
     def is_leaving(self) -> bool: ...
     @property
     def is_sound(self) -> bool: ...
+    @property
+    def dispute(self) -> str | None: ...
 
 
-class ChildView(Protocol):
-    @property
-    def link(self) -> LinkId: ...
-    @property
-    def peer_id(self) -> PeerId: ...
-    @property
-    def address(self) -> HostPort: ...
+class ChildView(LinkView, Protocol):
     @property
     def query(self) -> bytes: ...
     @property
@@ -72,11 +74,7 @@ class ChildView(Protocol):
     def is_childless(self) -> bool: ...
 
 
-class CandidateView(Protocol):
-    @property
-    def peer_id(self) -> PeerId: ...
-    @property
-    def address(self) -> HostPort: ...
+class CandidateView(PeerView, Protocol):
     @property
     def host(self) -> str: ...
     @property
@@ -119,6 +117,10 @@ class Neighbourhood:
     """Those that may be asked to be a parent: below our ceiling, not avoided, not parent, child or pending already."""
     silent_candidates: Sequence[CandidateView]
     """The same, but avoided because they did not answer some time ago: for when there is nobody else."""
+    pending: Sequence[HostPort] = ()
+    """Where joins are on their way to."""
+    disputed: Collection[PeerId] = frozenset()
+    """Peers whose word about the stream was disputed lately: asked only if there is nobody else."""
     coverage: Callable[[bytes], float] = lambda query: 1.0
     """Share of our query that a candidate carries, from its record's `query`, 0.0 to 1.0."""
     qualities: Callable[[], Mapping[LinkId, LinkQuality]] = dict

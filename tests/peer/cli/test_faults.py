@@ -58,7 +58,7 @@ def unused_port() -> int:
 def test_no_dht_names_two_commands_that_would_help(fails):
     fails_as_a_process(
         ExitCode.NO_DHT,
-        "skymesh root --roots-key asdi --feed demo",
+        "skymesh root asdi --feed demo",
         *JOIN,
         *("--bootstrap", f"127.0.0.1:{unused_port()}", "--find-timeout", "0.5"),
     )
@@ -190,12 +190,21 @@ def test_too_few_packets_in_time(tmp_path, capfd):
 
 
 def test_settings_that_make_no_sense(tmp_path, fails):
-    fails(ExitCode.USAGE, "unrecognized arguments: --rootskey; see `skymesh --help`", "join", "--rootskey")
-    fails(ExitCode.USAGE, "invalid choice: 'frob'", "frob")
+    fails(
+        ExitCode.USAGE,
+        "unknown argument: --rootskey (did you mean --roots-key?); see `skymesh join --help`",
+        "join",
+        "--rootskey",
+    )
+    fails(ExitCode.USAGE, "no such command: 'frob'; there are join, root", "frob")
     fails(ExitCode.USAGE, "--bootstrap: expected one argument; see `skymesh join --help`", "join", "--bootstrap")
     fails(ExitCode.USAGE, "invalid choice: 'csv'", *JOIN, "--format", "csv")
-    fails(ExitCode.USAGE, "--roots-key: 'A B' is not a stream name", "join", "--roots-key", "A B")
-    fails(ExitCode.USAGE, "--roots-key is missing", "join")
+    fails(ExitCode.USAGE, "STREAM: 'A B' is not a stream name", "join", "--roots-key", "A B")
+    fails(ExitCode.USAGE, "STREAM is missing", "join")
+    fails(ExitCode.USAGE, "no such command: 'jion' (did you mean join?)", "jion")
+    fails(ExitCode.USAGE, "no such command: 'chekc' (did you mean check?)", "query", "chekc")
+    fails(ExitCode.USAGE, "unknown argument: --quary=x (did you mean --query?)", *JOIN, "--quary=x")
+    fails(ExitCode.USAGE, "unknown argument: asdj; see `skymesh join --help`", "join", "asdi", "asdj")
     fails(ExitCode.CONFIG, "cannot read the configuration", *JOIN, "--config", str(tmp_path / "none.toml"))
     fails(ExitCode.CONFIG, "--dictionary", *JOIN, "--dictionary", str(tmp_path / "none.zd"))
     fails(ExitCode.USAGE, "--to takes tcp-listen://HOST:PORT", "bridge", "--roots-key", "asdi", "--to", "tcp://x:1")
@@ -244,3 +253,12 @@ def test_several_owners_at_first_sight_are_one_sentence_that_says_how_to_choose(
         assert names[1] in done.err, "the other owner is not passed over in silence"
         done = call_here(capfd, "status", *reach, "--owner-id", "nonsense")
         check(ExitCode.USAGE, "--owner-id", done.code, done.err, done.out)
+
+
+def test_with_log_json_every_line_is_an_object(tmp_path):
+    key = tmp_path / "o.key"
+    done = call("root", "asdi", "--feed", "-", "--first", "--no-beacon", "--log-json", "--owner", str(key))
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines[0]["message"].startswith("made the owner key")
+    assert lines[-1]["exit_code"] == done.returncode == ExitCode.FEED
+    assert lines[-1]["level"] == "error"

@@ -144,12 +144,40 @@ def test_status_as_tree_graph_and_exit_code(capfd, tmp_path):
             done = call_here(capfd, "status", *reach)
             text = done.out.decode()
             assert done.code == ExitCode.NOT_ALL, text
-            assert "2 peers, 1 root, 1 with fewer parents than wanted" in text
-            assert "parents 1/2!" in text
-            assert text.count("─ ") == 2
+            assert "2 peers, 1 root; 1 with fewer parents than wanted" in text
+            assert " 1/2! " in text
+            assert text.count("└ ") == 1
             graph = call_here(capfd, "status", *reach, "--dot").out.decode()
             assert graph.startswith('digraph "asdi" {')
             assert graph.count("->") == 1
+
+
+def test_streams_lists_what_there_is_and_status_refuses_what_there_is_not(capfd, tmp_path):
+    with root_here(feed_file(tmp_path), rate=0) as address:
+        host, port = address.split(":")
+        with blocking.join("asdi", bootstrap=[(host, int(port))], beacon=False, parents=1, name="tower") as router:
+            assert isinstance(router.get(PATIENCE), peer.Started)
+            view = wait_for_peers(capfd, address, 2)
+            assert sorted(each["name"] for each in view["peers"]) == ["", "tower"]
+            reach = (*LOCAL, "--bootstrap", address)
+            found = json.loads(call_here(capfd, "streams", *reach, "--json").out)
+            assert [(each["stream"], each["roots"], each["peers"]) for each in found] == [("asdi", 1, 2)]
+            assert call_here(capfd, "streams", *reach).out.startswith(b"STREAM  ROOTS  PEERS  PACKETS/S\nasdi ")
+            done = call_here(capfd, "status", "asdj", *reach, "--find-timeout", "0.2")
+            assert done.code == ExitCode.STREAM_UNAVAILABLE
+            assert done.out == b""
+
+
+def test_join_says_when_it_has_fewer_parents_than_it_asked_for_and_when_that_changes(tmp_path):
+    owner = str(tmp_path / "o.key")
+    with root("--feed", "demo", "--owner", owner) as (_, place):
+        reach = (*LOCAL, "--bootstrap", place)
+        with running("join", "asdi", "--parents", "2", "--format", "jsonl", *reach) as join:
+            join.until(lambda: "1 of 2 parents: no spare yet" in join.text)
+            with running("root", "asdi", "--feed", "demo", "--owner", owner, *reach):
+                join.until(lambda: "2 of 2 parents\n" in join.text)
+            assert join.text.count("1 of 2 parents") == 1
+            assert join.stop() == ExitCode.INTERRUPTED
 
 
 def test_status_watches_until_it_is_stopped(address):
@@ -173,6 +201,7 @@ def test_a_recording_goes_on_where_it_was_killed(tmp_path, address, capfd):
         recording.end()
     replayed = call_here(capfd, "replay", log, "--format", "jsonl")
     lines = [json.loads(line) for line in replayed.out.splitlines()]
+    assert {line["stream"] for line in lines} == {"asdi"}, "not the name of the folder"
     assert [line["an"] for line in lines] == list(range(1, 61))
     assert [line["xml"].encode() for line in lines] == DOCUMENTS
     assert call_here(capfd, "replay", log, "--from", "31", "--count", "2").out.splitlines() == DOCUMENTS[30:32]
@@ -287,6 +316,15 @@ def test_several_streams_under_one_name(capfd, tmp_path):
         wanted = DOCUMENTS[40:] * 4
         start = wanted.index(came[0])
         assert came == wanted[start : start + 45], "the part that was asked for, in order and whole"
+        whole = combiner.says("join all of it with").rsplit(" ", 1)[1].strip()
+        done = call_here(
+            capfd, "join", "air", *LOCAL, "--bootstrap", whole, "--parents", "1", "--count", "5", "--timeout",
+            str(PATIENCE), "--format", "jsonl",
+        )  # fmt: skip
+        assert done.code == ExitCode.OK, done.err
+        lines = [json.loads(line) for line in done.out.splitlines()]
+        assert [line["stream"] for line in lines] == ["air--one"] * 5
+        assert "air combines one" in done.err
         assert combiner.stop() == ExitCode.INTERRUPTED
         assert "Traceback" not in combiner.text
 

@@ -99,7 +99,7 @@ def test_version_tells_protocols_and_build():
 def test_no_command_is_help_and_a_wrong_call(capfd):
     done = call_here(capfd)
     assert done.code == ExitCode.USAGE
-    assert b"skymesh root --roots-key asdi --feed demo" in done.out
+    assert b"skymesh root asdi --feed demo" in done.out
 
 
 def test_manual_pages_name_every_option(capfd):
@@ -157,10 +157,24 @@ def test_switches_can_be_set_and_unset_at_every_layer(tmp_path):
     assert settings_of("join", "--roots-key", "a", "--static", environment={"PEER_DYNAMIC": "1"})["dynamic"] is False
 
 
+@pytest.mark.parametrize("flags", [["a"], ["--roots-key", "a"], ["--stream", "a"], ["a", "--stream", "a"]])
+def test_the_stream_is_given_first_or_by_either_flag(flags):
+    assert settings_of("join", *flags, "--leaf")["roots_key"] == "a"
+    assert settings_of("join", "--leaf", *flags)["roots_key"] == "a"
+
+
+def test_the_stream_has_a_second_name_in_the_environment_and_the_file(tmp_path):
+    (tmp_path / "s.toml").write_text('stream = "b"\n')
+    assert settings_of("join", "--config", str(tmp_path / "s.toml"))["roots_key"] == "b"
+    assert settings_of("join", environment={"PEER_STREAM": "a"})["roots_key"] == "a"
+    assert settings_of("join", environment={"PEER_STREAM": "a", "PEER_ROOTS_KEY": "b"})["roots_key"] == "b"
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "sentence"),
     [
-        ([], {}, "--roots-key is missing: give the flag, set PEER_ROOTS_KEY"),
+        ([], {}, r"STREAM is missing: name it \(join STREAM\), set PEER_ROOTS_KEY"),
+        (["a", "--roots-key", "b"], {}, "STREAM is given twice: a and --roots-key b"),
         (["--roots-key", "a", "--parents", "0"], {}, "--parents: expected a whole number, 1 to 16, got '0'"),
         (["--roots-key", "a", "--parents", "two"], {}, "--parents: expected a whole number, got 'two'"),
         (["--roots-key", "a", "--listen", "here"], {}, "--listen: expected HOST:PORT"),
@@ -182,7 +196,11 @@ def test_a_wrong_value_is_one_sentence_with_its_place(flags, environment, senten
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("parents = ", "is not TOML"), ("parnets = 2", "unknown key: parnets"), ("[join]\nfeed = 'x'", "unknown key")],
+    [
+        ("parents = ", "is not TOML"),
+        ("parnets = 2", r"unknown key: parnets \(did you mean parents\?\)"),
+        ("[join]\nfeed = 'x'", "unknown key"),
+    ],
 )
 def test_a_wrong_file_is_one_sentence(tmp_path, text, sentence):
     file = tmp_path / "mesh.toml"
@@ -217,7 +235,7 @@ def test_a_query_is_explained_and_tried(tmp_path, capfd):
     assert done.code == 0
     assert answer["accepted"] is True
     assert answer["how"] == "indexed"
-    assert answer["sample"] | {"first": 0} == {"documents": 3, "matched": 2, "refused": 1, "first": 0}
+    assert answer["sample"] | {"first": 0} == {"documents": 3, "matched": 2, "refused": 1, "first": 0, "hints": []}
     text = call("query", "check", "/a/b > 3", "--sample", "-", data=sample.read_bytes()).stdout.decode()
     assert "accepted" in text
     assert "2 of 3 documents match, 1 refused" in text
@@ -330,3 +348,35 @@ def test_zsh_takes_the_script(capfd):
 def test_other_shells_get_a_script(shell, capfd):
     script = call_here(capfd, "completion", shell).out.decode()
     assert "--roots-key" in script.replace("-l roots-key", "--roots-key")
+
+
+def test_the_network_of_children_is_read_by_its_own_reader(capfd):
+    """`--children-from` was a fault of the program: the option `network` stood in the place of the reader's name."""
+    done = call_here(capfd, "join", "asdi", "--children-from", "10.0.0.1/8")
+    assert done.code == ExitCode.USAGE
+    assert "expected a network such as 10.0.0.0/8, got '10.0.0.1/8'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--deadline", "0.2"], "a deadline is for clients without children: join as a leaf (--leaf, capacity=0)"),
+        (["--order", "arrival"], "order=arrival is for clients without children"),
+        (["--leaf", "--profile", "newest", "--deadline", "0.2"], "leave out the deadline"),
+        (["--leaf", "--loss-budget", "0.01"], "give a deadline too"),
+        (["--leaf", "--deadline", "soon"], "--deadline: expected a number, 0 or more, got 'soon'"),
+        (["--profile", "fast"], "invalid choice: 'fast'"),
+    ],
+)
+def test_profiles_that_contradict_are_one_sentence(arguments, said, capfd):
+    done = call_here(capfd, "join", "asdi", *arguments)
+    assert done.code == ExitCode.USAGE
+    assert said in done.err + capfd.readouterr().err
+
+
+def test_profiles_have_the_same_names_everywhere():
+    import dcp.profile
+    import peer.options
+
+    assert peer.options.PROFILES == dcp.profile.PROFILES
+    assert peer.options.ORDERS == dcp.profile.ORDERS

@@ -10,16 +10,17 @@ import trio
 
 from peer.errors import FeedError
 from peer.feeds.demo import ANCHOR, DemoFeed
+from peer.feeds.first_look import check_feed
 from peer.feeds.mark import Mark
 from peer.feeds.plan import FeedOptions, plan_feed
-from peer.feeds.replay import log_packets
+from peer.feeds.replay import LogFollower, log_packets
 from peer.feeds.sequencer import Numbered
 from peer.feeds.sources import DescriptorSource, FileSource, TcpListenSource, TcpSource
 from peer.feeds.stamp import stamp, stamp_of, strip_stamp
 from peer.feeds.state import MarkFile
 from peer.packetlog import Gap as LoggedGap
+from peer.packetlog import LogConfig, Writer
 from peer.packetlog import Packet as LoggedPacket
-from peer.packetlog import Writer
 from tests.peer.feeds.plans import PATIENCE, plan
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -52,6 +53,9 @@ def test_sources_suggest_framing_and_numbering(source, numbering, framing, live)
         ("asdi:f", {"loop": True, "numbering": "asdi"}, "can't come again"),
         ("asdi:", {}, "needs a source"),
         ("log:x", {"loop": True}, "keep the numbers"),
+        ("archive:x", {"follow": True}, "--follow is for a packet log"),
+        ("log:x", {"follow": True, "rate": 5.0}, "takes no --rate"),
+        ("file", {"lines": True}, "--lines is for ASDI text"),
         ("tcp://nowhere", {}, "HOST:PORT"),
         ("http://x:1", {}, "a feed is"),
         ("demo:many", {}, "takes a number"),
@@ -269,3 +273,65 @@ def test_a_feed_whose_package_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: [broken])
     with pytest.raises(FeedError, match="pyarrow"):
         plan_feed(FeedOptions(source="archive:x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("none.xml", None, "cannot read the feed .*none.xml: No such file"),
+        ("empty.xml", b" \n", "is empty"),
+        (
+            "lines.txt",
+            b"KZAU 1200 TZ DAL841/1\n",
+            "not XML, it begins with 'KZAU 1200 TZ DAL841/1'; for ASDI text give asdi:",
+        ),
+        ("packed.gz", b"\x1f\x8b\x08rest", "is compressed"),
+    ],
+)
+def test_a_file_that_brings_nothing_is_refused_before_the_root_opens(tmp_path, name, content, sentence):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FeedError, match=sentence):
+        check_feed(plan_feed(FeedOptions(source=str(path))))
+
+
+def test_the_first_look_takes_every_feed_that_may_bring_something(tmp_path):
+    path = tmp_path / "f"
+    for content, source in (
+        (b"\xef\xbb\xbf<a/>", str(path)),
+        ("<a/>".encode("utf-16"), str(path)),
+        (b"# a comment of a producer\n<a/>", str(path)),
+        (b"KZAU 1200 TZ DAL841/1\n", f"asdi:{path}"),
+    ):
+        path.write_bytes(content)
+        check_feed(plan_feed(FeedOptions(source=source)))
+    os.mkfifo(tmp_path / "pipe")
+    check_feed(plan_feed(FeedOptions(source=str(tmp_path / "pipe"))))
+    check_feed(plan_feed(FeedOptions(source="demo")))
+
+
+@pytest.mark.parametrize("source", ["log:{}/none", "log:{}", "archive:{}/none"])
+def test_a_recording_that_is_not_there_is_refused_before_the_root_opens(tmp_path, source):
+    with pytest.raises(FeedError):
+        check_feed(plan_feed(FeedOptions(source=source.format(tmp_path))))
+
+
+def test_a_log_is_followed_from_before_it_is_there(tmp_path):
+    follower = LogFollower(tmp_path / "log")
+    assert follower.read() == []
+    with Writer(tmp_path / "log", LogConfig(max_segment_bytes=2_000, max_log_bytes=4_000)) as writer:
+        writer.append([LoggedPacket(1, 5_000_000, b"<a/>"), LoggedPacket(2, 6_000_000, b"<b/>")])
+        assert follower.read() == []  # not synced yet: it could come again with other content
+        writer.sync()
+        assert follower.read() == [Numbered(1, b"<a/>", True, 5.0), Numbered(2, b"<b/>", True, 6.0)]
+        writer.append([LoggedGap(2, 4, 7_000_000), LoggedPacket(5, 8_000_000, b"<c/>")])
+        writer.sync()
+        assert follower.read() == [Numbered(5, b"<c/>", False, 8.0)]
+        assert follower.read() == []
+        writer.append([LoggedPacket(n, 0, bytes(300)) for n in range(10, 60)])  # retention removes the first
+        writer.sync()
+        assert follower.read() == []
+        rest = follower.read()
+        assert rest[-1].an == 59
+        assert [packet.contiguous for packet in rest] == [False, *([True] * (len(rest) - 1))]

@@ -46,7 +46,7 @@ class One:
         return effects
 
     def run(self, seconds: float, *, beating: bool = True) -> list:
-        """Let time pass, firing every timer at its moment; parents beat unless told otherwise."""
+        """Let time pass, firing every timer at its moment; parents beat unless reported otherwise."""
         end = self.now + seconds
         seen: list = []
         beat_at = self.now
@@ -68,7 +68,9 @@ class One:
         self.beats += 1
         seen: list = []
         for parent in list(self.mesh.parents.links.values()):
-            seen += self.beat(parent.link, level=parent.told, hops=parent.hops, resilience=parent.resilience, **changes)
+            seen += self.beat(
+                parent.link, level=parent.reported, hops=parent.hops, resilience=parent.resilience, **changes
+            )
         return seen
 
     def beat(self, link, *, level=0, hops=0, resilience=255, is_leaving=False, fed=True) -> list:

@@ -164,3 +164,23 @@ def test_primitives_children_parents_and_status():
     state = answer(m.StatusRequest())
     assert (state.level, state.parents_held, state.children, state.is_rooted) == (one.mesh.level, 2, 2, True)
     assert one.mesh.answer_inquiry(b"\x01\x00", ASKER, now=one.now) is None
+
+
+def test_a_child_of_another_version_learns_ours_and_is_counted():
+    one = One()
+    one.place("a", "b")
+    hello = bytes((m.VERSION + 1,)) + b"\x01 whatever comes next"
+    one.mesh.receive_join(99, ("10.0.0.1", 1), hello, now=one.now)
+    [refused] = [e for e in one.drain() if isinstance(e, RefuseLink)]
+    assert (refused.reason, refused.body[0]) == (RefuseReason.VERSION, m.VERSION)
+    assert one.mesh.counters["refused_version"] == 1
+
+
+def test_a_peer_with_many_slots_fills_them_in_seconds_even_from_one_host():
+    one = One(MeshConfig(capacity=400), is_root=True)
+    taken = 0
+    for step in range(100):
+        one.now += 0.1
+        for place in range(5):
+            taken += isinstance(one.ask(f"kid{step}.{place}", port=1 + step * 5 + place), AcceptLink)
+    assert taken == 300, "all slots but the quarter that is kept for repairs"

@@ -50,21 +50,21 @@ def test_r5_a_level_falls_only_to_above_every_parent():
 
 
 def test_a_late_beat_does_not_raise_what_was_told():
-    assert rules.told(700, 900) == 700
-    assert rules.told(900, 700) == 700
+    assert rules.reported(700, 900) == 700
+    assert rules.reported(900, 700) == 700
 
 
 @given(st.lists(st.integers(0, MAX_LEVEL - 2048), min_size=1, max_size=5), st.randoms(use_true_random=False))
-def test_a_new_level_is_sparse_and_above_every_parent(told, rng):
-    assert max(told) + 512 <= rules.place(told, Random(rng.random())) <= max(told) + 1024
+def test_a_new_level_is_sparse_and_above_every_parent(reported, rng):
+    assert max(reported) + 512 <= rules.place(reported, Random(rng.random())) <= max(reported) + 1024
 
 
 @given(st.integers(1, 100_000), st.lists(st.integers(0, 100_000), max_size=4), st.integers())
-def test_lowering_never_breaks_r5(level, told, seed):
-    lower = rules.lowered(level, told, Random(seed))
+def test_lowering_never_breaks_r5(level, reported, seed):
+    lower = rules.lowered(level, reported, Random(seed))
     if lower is not None:
         assert lower < level
-        assert rules.may_fall(lower, told)
+        assert rules.may_fall(lower, reported)
 
 
 class Pair:
@@ -74,7 +74,7 @@ class Pair:
         self.parent, self.child = 1_000, 2_000
         self.other_children = 0
         self.is_linked = True
-        self.told = 1_000
+        self.reported = 1_000
         self.in_flight: list[int] = []
 
 
@@ -89,7 +89,7 @@ def test_a_held_link_keeps_its_order_under_any_interleaving(moves):
         elif kind == 2:
             pair.in_flight.append(pair.parent)
         elif kind == 3 and pair.in_flight:
-            pair.told = rules.told(pair.told, pair.in_flight.pop(number % len(pair.in_flight)))
-        elif kind == 4 and number < pair.child and rules.may_fall(number, [pair.told]):
+            pair.reported = rules.reported(pair.reported, pair.in_flight.pop(number % len(pair.in_flight)))
+        elif kind == 4 and number < pair.child and rules.may_fall(number, [pair.reported]):
             pair.child = number
         assert pair.child > pair.parent

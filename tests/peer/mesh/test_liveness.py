@@ -106,10 +106,10 @@ def test_memory_is_bounded():
 def test_an_unfed_parent_proves_nothing():
     feed = RootFeed(RootMemory(0.1))
     feed.hear(UNFED, 1.0)
-    assert feed.told(1.0) == UNFED
+    assert feed.passed_down(1.0) == UNFED
     feed.hear(RootProof(1, 1, 500), 1.0)
-    assert feed.told(1.25) == RootProof(1, 1, 750)
-    assert feed.told(1.0 + MAX_AGE_MS / 1000) == UNFED
+    assert feed.passed_down(1.25) == RootProof(1, 1, 750)
+    assert feed.passed_down(1.0 + MAX_AGE_MS / 1000) == UNFED
 
 
 @given(st.integers(1, 40), st.lists(st.integers(0, 39), max_size=300))
@@ -122,7 +122,7 @@ def test_a_loop_of_believers_runs_dry(length, order):
     for step in order:
         now += 0.05
         index = step % length
-        feeds[index].hear(feeds[index - 1].told(now), now)
+        feeds[index].hear(feeds[index - 1].passed_down(now), now)
     assert all(feed.advanced_at == 0.0 for feed in feeds)
 
 

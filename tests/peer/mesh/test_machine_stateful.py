@@ -129,7 +129,7 @@ class AnyOrder(RuleBasedStateMachine):
     def all_parents_beat(self):
         self.beats += 1
         for link, parent in list(self.mesh.parents.links.items()):
-            beat = m.Beat(parent.told, parent.hops, parent.resilience, False, m.RootProof(1, self.beats, 0))
+            beat = m.Beat(parent.reported, parent.hops, parent.resilience, False, m.RootProof(1, self.beats, 0))
             self.mesh.receive_message(link, encoding.encode_link_message(beat), now=self.now)
             self.drain()
 
@@ -207,6 +207,7 @@ class AnyOrder(RuleBasedStateMachine):
         answer = self.mesh.answer_inquiry(body, ("10.6.6.6", 6_000), now=self.now)
         if answer is not None:
             encoding.decode_answer_untrusted(answer)
+        self.drain()  # any input may show that we slept, and end what was being opened
 
     @precondition(lambda self: self.mesh.state not in (Membership.LEAVING, Membership.LEFT))
     @rule(really=st.integers(0, 63))
@@ -224,7 +225,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(mesh.children) <= self.config.capacity
         assert len(mesh.candidates) <= 8
         for parent in mesh.parents.links.values():
-            assert mesh.level > parent.told
+            assert mesh.level > parent.reported
         if mesh.state is Membership.JOINING:
             assert not mesh.parents
             assert not mesh.children

@@ -136,7 +136,7 @@ def test_only_the_walk_asks_a_refuser_for_its_children():
 
 
 def test_a_better_parent_is_nearer_to_the_root_and_has_room():
-    parents = (parent(1, hops=1), parent(2, hops=4))
+    parents = (parent(1, hops=1), parent(2, hops=4, host="10.2.2.2"))
     placement, rng = ScoredPlacement(), Random(1)
     near = around(cache_of(record("near", hops=3)), parents=parents)
     assert placement.better(near, rng) == Replace(LinkId(2), PeerId(b"near"))
@@ -154,12 +154,33 @@ def test_the_silent_are_asked_only_when_there_is_nobody_else():
 
 def test_useless_parents_go_first_then_the_farthest_and_suspects_stay():
     placement = ScoredPlacement()
-    sound = (parent(1), parent(2, hops=3), parent(3))
+    sound = (parent(1), parent(2, hops=3, host="10.2.2.2"), parent(3, host="10.3.3.3"))
     assert placement.surplus(around(parents=sound)) == Drop(LinkId(2))
     assert placement.surplus(around(parents=(*sound, parent(4, is_leaving=True)))) == Drop(LinkId(4))
     assert placement.surplus(around(parents=(*sound, parent(4, is_fed=False)))) == Drop(LinkId(4))
     suspect = parent(4, is_fed=False, is_suspect=True)
     assert placement.surplus(around(parents=(*sound[:2], suspect))) is None
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_a_host_gets_a_second_place_only_if_no_other_host_offers_one(name):
+    """Found with hostile meshes: sybils of one host were all the parents of honest peers, and gave them nothing."""
+    placement = placement_named(name)
+    sybils = [record(f"sybil{n}", address=("10.1.1.1", n), hops=0, is_root=True, load=0.0) for n in range(6)]
+    other = record("other", address=("10.2.2.2", 1), hops=9, load=1.0)
+    held = (parent(1, host="10.1.1.1"),)
+    assert set(asked(placement, around(cache_of(*sybils, other), parents=held))) == {"other"}
+    assert set(asked(placement, around(cache_of(*sybils, other), pending=[("10.1.1.1", 9)]))) == {"other"}
+    assert "other" not in asked(placement, around(cache_of(*sybils), parents=held)), "there is nobody else"
+
+
+def test_the_younger_of_two_parents_on_one_host_is_replaced_or_given_up_first():
+    twins = (parent(1, since=1.0), parent(2, since=2.0), parent(3, hops=5, host="10.3.3.3", since=0.0))
+    placement, rng = ScoredPlacement(), Random(1)
+    far = cache_of(record("far", hops=9))
+    assert placement.better(around(far, parents=twins[:2]), rng) == Replace(LinkId(2), PeerId(b"far"))
+    assert placement.better(around(cache_of(), parents=twins[:2]), rng) is None
+    assert placement.surplus(around(parents=twins)) == Drop(LinkId(2))
 
 
 def test_room_is_made_at_the_cost_of_a_childless_child_of_another_host():
@@ -173,6 +194,17 @@ def test_room_is_made_at_the_cost_of_a_childless_child_of_another_host():
     assert placement.room(around(children=crowd), replace(join, has_children=False), ("10.4.4.4", 1)) == Evict(
         LinkId(6), join.peer_id
     )
+
+
+def test_a_repair_moves_a_child_of_its_own_host_when_every_other_host_holds_as_many_slots():
+    """Campaign seed 1010: a peer at the lowest level could only ask a full root, where its host had one slot and
+    every other host one too. It stayed one parent short for good."""
+    join = Join(PeerId(b"joiner"), 1, 1, 8_000, 2, 1, 0, is_repair=True, has_children=True)
+    children = tuple(child(number, host=f"10.{number}.1.1") for number in range(1, 5))
+    placement = ScoredPlacement()
+    assert placement.room(around(children=children), join, ("10.3.1.1", 9)) == Evict(LinkId(3), join.peer_id)
+    alone = (*children[:2], child(3, host="10.3.1.1", parents=1), children[3])
+    assert placement.room(around(children=alone), join, ("10.3.1.1", 9)) is None, "it would lose its only parent"
 
 
 class Reckless(ScoredPlacement):

@@ -170,3 +170,30 @@ def test_a_sleeping_root_goes_on_and_its_children_get_time_to_speak():
     one.run(1.0)
     assert kid in one.mesh.children.links
     assert one.mesh.state is Membership.ROOT
+
+
+def test_bursts_of_loss_bring_a_spare_parent_which_goes_when_they_end():
+    one = One()
+    one.place("a", "b")
+    one.offer(record("c"))
+    one.mesh.want_spare(True, now=one.now)
+    one.drain()
+    (opening,) = one.opened(one.run(0.5))
+    one.accept(opening)
+    one.run(5.0)
+    assert len(one.mesh.parents) == 3, "the spare is not surplus"
+    assert one.mesh.state is Membership.STEADY
+    one.mesh.want_spare(False, now=one.now)
+    one.drain()
+    one.run(5.0)
+    assert len(one.mesh.parents) == 2
+
+
+def test_a_spare_that_cannot_be_had_is_not_a_lack():
+    one = One()
+    one.place("a", "b")
+    one.mesh.want_spare(True, now=one.now)
+    one.drain()
+    one.run(30.0)
+    assert one.mesh.state is Membership.STEADY
+    assert len(one.mesh.parents) == 2

@@ -10,9 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from dht import Role as DhtRole
-from peer.cli.status import as_dict, as_dot, as_tree
+from peer.cli.mesh_table import WIDTH, as_table
+from peer.cli.status import as_dict, as_dot
 from peer.mesh.messages import (
     MAX_PEERS_IN_ANSWER,
+    About,
+    AboutRequest,
     ChildrenRequest,
     ParentsRequest,
     PeerAt,
@@ -74,6 +77,8 @@ class Answering(Crawler):
             case ChildrenRequest():
                 named = self._dice.sample(range(1, CHILDREN + 1), MAX_PEERS_IN_ANSWER) if number == 0 else []
                 return Peers(tuple(PeerAt(peer_id(n), address(n), n) for n in named))
+            case AboutRequest():
+                return About("s", name=f"peer {number}" if number % 2 else "", packets_per_second=number, loss=0.125)
             case WantsRequest():
                 known = {1: None, 4: token_of(Query.parse("/p/n > 5")), 5: b"\xffnonsense"}
                 return Wanted(known.get(number, b""))
@@ -99,10 +104,15 @@ async def test_every_child_is_seen_with_its_query(seed):
     assert of(5)["query"] is None, "what is no query is not shown as one"
     assert of(6)["query"] == "", "everything"
     assert not of(3)["answered"]
-    text, graph = as_tree(view), as_dot(view)
+    text, graph = as_table(view, wide=True), as_dot(view)
     assert "1 with fewer parents than wanted" in text
-    assert "query /p/n > 5" in text
-    assert text.count("─ ") == CHILDREN + 1
+    assert "/p/n > 5" in text
+    assert len(text.splitlines()) == CHILDREN + 3
+    lines = as_table(view).splitlines()
+    assert max(map(len, lines)) <= WIDTH, "100 peers are readable in a terminal of usual width"
+    assert any(line.startswith("├ peer 5 ") and "12.5%" in line and " 5.0 " in line for line in lines)
+    assert of(5)["name"] == "peer 5"
+    assert of(5)["packets_per_second"] == 5.0
     assert graph.count("->") == CHILDREN - 1
 
 
@@ -124,16 +134,28 @@ def test_a_root_that_does_not_answer_is_named_in_the_first_line():
     """A dead root's record displaced the real one for minutes, and status called everything fine."""
     roots = [PeerView(peer_id(n), address(n), role="root", level=0, answered=n == 0) for n in range(3)]
     view = MeshView("s", {root.peer_id: root for root in roots})
-    assert as_tree(view).startswith("s: 3 peers, 3 roots of which 2 do not answer, ")
+    assert as_table(view).startswith("s: 1 peer, 1 root; 2 dead roots still listed\n")
+    assert as_table(view).count("dead root ") == 2
     assert as_dict(view)["silent_roots"] == 2
     assert view.has_root
     roots[0].answered = False
     assert not view.has_root
+    assert as_table(view).startswith("s: 0 peers, 0 roots; no root answers, 3 dead roots still listed\n")
+
+
+def test_the_table_says_which_parent_is_contradicted_and_why():
+    peers = [PeerView(peer_id(0), address(0), role="root", level=0, answered=True)]
+    peers.append(PeerView(peer_id(1), address(1), role="leaf", level=9, answered=True))
+    peers[1].name, peers[1].disputes = "tower", "192.0.2.7:4600: omitted\x1b[2J"
+    view = MeshView("s", {peer.peer_id: peer for peer in peers})
+    last = as_table(view).splitlines()[-1]
+    assert last.startswith("tower contradicts 192.0.2.7:4600: omitted")
+    assert "\x1b" not in last
 
 
 def test_a_strangers_query_does_not_steer_the_terminal():
     peer = PeerView(peer_id(1), address(1), role="router", query="/a = '\x1b[2J\x9b2J\u202e'", answered=True)
-    text = as_tree(MeshView("s", {peer.peer_id: peer}))
+    text = as_table(MeshView("s", {peer.peer_id: peer}), wide=True)
     assert r"/a = '\x1b[2J\x9b2J\u202e'" in text
     assert all(letter.isprintable() or letter == "\n" for letter in text)
 

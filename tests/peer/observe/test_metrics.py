@@ -11,12 +11,14 @@ import pytest
 import trio
 
 from dcp import Packet, Start
+from dcp.testing.faulty import lossy
+from peer.api import root_from
 from peer.cli.metrics import MAX_SCRAPES, serve_metrics
-from peer.node import open_peer
-from peer.observe.metrics import FAMILIES, PREFIX
+from peer.observe.metrics import FAMILIES, PREFIX, render
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
-from peer.testing.lossy import lossy
+from peer.version import version
 from tests.peer.cli.command import REPOSITORY
 from tests.peer.observe.exposition import Family, parse
 
@@ -218,3 +220,26 @@ def test_every_alarm_names_a_metric_there_is_and_is_explained():
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_every_family_is_on_the_page_for_operators(name):
     assert f"`{name}`" in (OPERATIONS / "README.md").read_text()
+
+
+async def test_a_roots_feed_is_counted_and_its_silence_too(tmp_path):
+    """An upstream that died paged nobody: every rate was 0, and 0 is what a quiet stream looks like."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    (tmp_path / "feed.xml").write_bytes(b"<a/><b/>garbage<c/>")
+    feed = root_from("m", str(tmp_path / "feed.xml"), beacon=False, keep_numbers=False, name='t"w\\r')
+    with trio.fail_after(PATIENCE):
+        async with feed as serving:
+            await serving.ended.wait()
+            page = render(serving.peer, serving)
+    found = {
+        (sample.name, sample.labels.get("reason")): sample
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert found["skymesh_feed_packets_total", None].value == 3
+    assert found["skymesh_feed_errors_total", "garbage"].value == 1
+    assert found["skymesh_feed_ended", None].value == 1
+    assert 0 <= found["skymesh_feed_silence_seconds", None].value < PATIENCE
+    labels = found["skymesh_info", None].labels
+    assert (labels["name"], labels["version"]) == ('t"w\\r', version())

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from dht import Identity
 from peer.cli.config import ENVIRONMENT_PREFIX
 from peer.cli.errors import ExitCode
 from peer.cli.settings import all_names, settings_for
-from tests.peer.cli.command import REPOSITORY
+from tests.peer.cli.command import PATIENCE, REPOSITORY, clean_environment
 
+NOBODY = 65_534
 OPERATIONS = REPOSITORY / "docs" / "operations"
 UNIT = (OPERATIONS / "skymesh@.service").read_text()
+KEY = (OPERATIONS / "root-key.conf").read_text()
 CONTAINER = (OPERATIONS / "Containerfile").read_text()
 
 
@@ -32,13 +39,14 @@ def test_links_lead_somewhere():
 def test_the_container_copies_what_the_package_needs():
     copied = set(re.findall(r"^COPY (\w+) \1$", CONTAINER, flags=re.MULTILINE))
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    assert copied == set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert copied == {*wheel["packages"], *(path.split("/")[0] for path in wheel["force-include"])}
     for name in re.findall(r"^COPY (.+) \./$", CONTAINER, flags=re.MULTILINE)[0].split():
         assert (REPOSITORY / name).exists()
     assert project["project"]["readme"] in CONTAINER
 
 
-@pytest.mark.parametrize("text", [UNIT, CONTAINER], ids=["unit", "container"])
+@pytest.mark.parametrize("text", [UNIT, CONTAINER, KEY], ids=["unit", "container", "key"])
 def test_variables_that_are_set_are_settings(text):
     names = set(re.findall(rf"\b{ENVIRONMENT_PREFIX}(\w+)=", text))
     assert names
@@ -69,7 +77,50 @@ def test_systemd_takes_the_unit(tmp_path):
     unit = tmp_path / "skymesh@test.service"
     # The program need not be installed for its unit to be sound.
     unit.write_text(UNIT.replace("/opt/skymesh/bin/skymesh", shutil.which("true") or "/bin/true"))
+    (tmp_path / "skymesh@test.service.d").mkdir()
+    (tmp_path / "skymesh@test.service.d" / "root-key.conf").write_text(KEY)
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.net
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become somebody else")
+def test_an_unprivileged_root_starts_with_the_key_that_systemd_hands_it():
+    """The key of mode 0600 in /etc could not be read by the unit's own user, so that the example never started."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own can't be entered by others
+        os.chmod(folder, 0o755)
+        _start_as_nobody(Path(folder))
+
+
+def _start_as_nobody(tmp_path):
+    kept, handed = tmp_path / "asdi.key", tmp_path / "owner.key"
+    Identity.generate().save(kept)
+    handed.write_text(kept.read_text())
+    handed.chmod(0o400)
+    os.chown(handed, NOBODY, NOBODY)
+    (tmp_path / "home").mkdir()
+    os.chown(tmp_path / "home", NOBODY, NOBODY)
+
+    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if subprocess.run([*as_nobody, sys.executable, "-c", "import peer"], cwd=REPOSITORY, check=False).returncode:
+        pytest.skip("another user can't run this Python, or read this folder")
+
+    def start(key):
+        given = {"PEER_OWNER": str(key), "HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.Popen(
+            [*as_nobody, sys.executable, "-m", "peer", "root", "asdi", "--feed", "demo", "--no-beacon"],
+            cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, env=clean_environment() | given,
+        )  # fmt: skip
+
+    refused = start(kept)
+    assert f"cannot read the key file {kept}: Permission denied" in refused.communicate(timeout=PATIENCE)[1]
+    assert refused.returncode == ExitCode.KEY_FILE
+    serving = start(handed)
+    try:
+        assert serving.stderr.readline().startswith("skymesh: root of asdi on 127.0.0.1:")
+    finally:
+        serving.terminate()
+        serving.communicate(timeout=PATIENCE)
+    assert serving.returncode == 0

@@ -14,7 +14,7 @@ import pytest
 
 from peer.packetlog import Packet, Reader, Writer
 
-# Appends packets from wherever the log ends, for ever, telling on stdout what it has appended.
+# Appends packets from wherever the log ends, forever, telling on stdout what it has appended.
 RECORDER = """
 import sys
 from peer.packetlog import Gap, LogConfig, Packet, Writer

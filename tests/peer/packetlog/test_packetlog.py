@@ -14,6 +14,7 @@ from peer.packetlog import (
     LogFull,
     LogLocked,
     LogTruncated,
+    Packet,
     PacketLogError,
     Reader,
     Writer,
@@ -300,3 +301,17 @@ def test_a_disk_that_fails_at_any_step_loses_nothing_that_was_marked(tmp_path, f
     reader = Reader(tmp_path)
     entries = [entry for _, entry in reader.iterate(reader.first_position())]
     assert entries == packets(entries[0].an, len(entries))
+
+
+def test_a_log_knows_its_stream_and_takes_no_other(tmp_path):
+    with Writer(tmp_path, stream="asdi") as log:
+        log.append([Packet(1, 5, b"<a/>")])
+    assert Reader(tmp_path).stream == "asdi"
+    with Writer(tmp_path, stream="asdi") as log:
+        assert log.last_an == 1
+    with pytest.raises(PacketLogError, match="holds packets of asdi: give runways a folder of its own"):
+        Writer(tmp_path, stream="runways")
+    with Writer(tmp_path):  # the failed one has left no lock behind
+        pass
+    (tmp_path / "STREAM").write_bytes(b"\x1b[2J" * 1_000)
+    assert Reader(tmp_path).stream is None

@@ -11,7 +11,17 @@ from dcp import Config, Hub
 from dcp.events import InquiryAnswered
 from peer.mesh.config import MeshConfig
 from peer.mesh.encoding import decode_answer_untrusted, encode_request
-from peer.mesh.messages import ChildrenRequest, ParentsRequest, Peers, State, StatusRequest, Wanted, WantsRequest
+from peer.mesh.messages import (
+    About,
+    AboutRequest,
+    ChildrenRequest,
+    ParentsRequest,
+    Peers,
+    State,
+    StatusRequest,
+    Wanted,
+    WantsRequest,
+)
 from peer.mesh.placement.walk import WalkPlacement
 from peer.queries import token_of
 from peer.testing.peersim import PeerSimulation
@@ -94,6 +104,23 @@ def test_what_a_client_asks_for_is_told_to_whoever_asks(star):
     asker = Asker(star)
     assert asker.ask("one", WantsRequest()) == Wanted(star.peers["one"].core.receiver.query)
     assert asker.ask("R", WantsRequest()) == Wanted(None), "a root has no client"
+
+
+def test_a_peer_says_how_it_is_called_and_what_it_receives():
+    sim = PeerSimulation(6)
+    sim.add_root("R")
+    sim.run_until(0.5)
+    sim.add_leaf("C", parents=1, label="tower")
+    sim.run_until(2.0)
+    sim.feed(rate=50, until=20.0, make=packet)
+    sim.run_until(12.0)
+    asker = Asker(sim)
+    for name in ("R", "C"):  # each answer takes 2.5 s of the samples
+        about = asker.ask(name, AboutRequest())
+        assert isinstance(about, About)
+        assert about.packets_per_second == pytest.approx(50, rel=0.2)
+    assert about.name == "tower"
+    assert about.loss == 0.0
 
 
 def test_an_inquiry_that_is_nonsense_or_to_nobody_is_not_answered(star):

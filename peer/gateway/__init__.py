@@ -1,0 +1,1 @@
+"""A stream for browsers and other languages, over WebSocket and Server-Sent Events. Specification: docs/gateway.md."""

@@ -1,0 +1,1 @@
+"""Packets that prove themselves: a root signs them in batches, and every hop checks them before they count."""

@@ -1,0 +1,115 @@
+"""Whether a copy of a packet is authentic, asked before the first copy wins: at clients and at routers alike.
+
+Nobody honest passes a forgery on, so whoever hands one over is to blame. A copy that can't be judged, since the key
+that signed it is not known here yet, is treated as if it were lost: it is asked for again, and nobody is blamed.
+
+Once a stream is known as signed, because a root's record says so or because a signed packet was verified, unsigned
+packets are forgeries. Until then they are taken, as in a stream without signatures.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+
+from dcp.claims import Packets
+from dcp.compression import PLAIN, PLAIN_MARK, EnvelopeCheck
+from peer.envelope import Envelope
+from peer.trust.batches import SIGNED, BatchVerifier, Verdict
+from peer.trust.keys import SigningKeys
+
+MAX_PROOFS = 4_096
+"""Verified packets that are kept for a while: what another parent left out of them convicts it."""
+MAX_PROOF_BYTES = 4 << 20
+MAX_FORGED = 1_024
+
+
+class Trust:
+    """What a peer knows of one stream's authenticity: `dcp.authority.Authority` and `dcp.acceptance.BatchCheck`."""
+
+    def __init__(self, stream: str) -> None:
+        self.keys = SigningKeys()
+        self.is_signed = False
+        """The stream is known as signed: unsigned packets are forgeries."""
+        self.forged = 0
+        """Copies that nobody with a key of the stream has signed."""
+        self.unknown = 0
+        """Copies that could not be judged: their key, or its present grant, is not known here."""
+        self.key_wanted: Callable[[], None] = lambda: None
+        """Called when a copy could not be judged: the owner looks for keys."""
+        self.undecided: set[int] = set()
+        """Of the packets that were asked about last, those that could not be judged (`dcp.acceptance`)."""
+        self._verifier = BatchVerifier(stream, self.keys)
+        self._inner = EnvelopeCheck(lambda payload: payload)
+        self._matches: Callable[[bytes, bytes], bool] = lambda query, payload: False
+        self._proofs: dict[int, bytes] = {}
+        self._proof_bytes = 0
+        self._condemned: deque[int] = deque(maxlen=MAX_FORGED)
+
+    def use(self, envelope: Envelope, matches: Callable[[bytes, bytes], bool]) -> None:
+        """How what was signed is opened, and whether a query matches a packet."""
+        self._inner = EnvelopeCheck(envelope.content_untrusted)
+        self._matches = matches
+
+    @property
+    def signatures(self) -> int:
+        """Signatures that were checked here."""
+        return self._verifier.signatures
+
+    def add_key(self, public_key: bytes, *, expires_at: int | None) -> None:
+        """A root of the stream's owner says that it signs."""
+        self.keys.add(public_key, expires_at=expires_at)
+        self.is_signed = True
+
+    # --- dcp.acceptance -----------------------------------------------------------------------------------------------
+
+    def __call__(self, an: int, payload: bytes) -> bool:
+        return not self.refused([(an, payload)])
+
+    def refused(self, packets: Packets) -> Collection[int]:
+        undecided = self.undecided
+        undecided.clear()
+        refused = []
+        for an, payload in packets:
+            if payload and payload[0] == SIGNED:
+                verdict = self._verifier.verify(an, payload)
+                if verdict is Verdict.GOOD:
+                    self.is_signed = True
+                    if payload[self._verifier.inner_at] == PLAIN or self._inner(an, payload):
+                        self._keep(an, payload)
+                        continue
+                elif verdict is Verdict.UNKNOWN:
+                    self.unknown += 1
+                    undecided.add(an)
+                    refused.append(an)
+                    continue
+            elif not self.is_signed:
+                if payload[:1] != PLAIN_MARK and not self._inner(an, payload):
+                    refused.append(an)
+                continue
+            self.forged += 1
+            self._condemned.append(an)
+            refused.append(an)
+        if undecided:
+            self.key_wanted()
+        return refused
+
+    def _keep(self, an: int, payload: bytes) -> None:
+        if an in self._proofs:
+            return
+        self._proofs[an] = payload
+        self._proof_bytes += len(payload)
+        while len(self._proofs) > MAX_PROOFS or self._proof_bytes > MAX_PROOF_BYTES:
+            self._proof_bytes -= len(self._proofs.pop(next(iter(self._proofs))))
+
+    # --- dcp.authority ------------------------------------------------------------------------------------------------
+
+    def head(self) -> int | None:
+        return None
+
+    def proves(self, an: int, query: bytes) -> bool:
+        payload = self._proofs.get(an)
+        return payload is not None and self._matches(query, payload)
+
+    def condemns(self, an: int) -> bool:
+        return an in self._condemned

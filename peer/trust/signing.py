@@ -1,0 +1,90 @@
+"""Packets that wait to be signed at a root: whatever waits is signed together, at most 500 times a second.
+
+Below that rate nothing waits: a packet is signed in the turn in which it was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dcp.control import MAX_PACKET_BYTES
+from dcp.sender import Sender
+from dcp.serial import MAX_POSITION
+from peer.trust.batches import MAX_BATCH, MAX_OVERHEAD, MAX_SPAN, BatchSigner
+
+SIGNATURES_PER_SECOND = 500
+
+
+class SigningQueue:
+    """Invariant: `head` is the last AN given out, signed or not. `wall()` is the Unix time that is signed."""
+
+    def __init__(self, sender: Sender, signer: BatchSigner, wall: Callable[[], float]) -> None:
+        self._sender = sender
+        self._signer = signer
+        self._wall = wall
+        self._waiting: list[tuple[int, bytes, bool]] = []
+        self._next_at = float("-inf")
+        self._end: int | None = None
+        """Where the last batch ended: the next one continues there."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def head(self) -> int:
+        return self._waiting[-1][0] if self._waiting else self._sender.log.head
+
+    @property
+    def due_at(self) -> float | None:
+        return self._next_at if self._waiting else None
+
+    def add(self, payload: bytes, *, an: int | None, contiguous: bool) -> int:
+        """As `Sender.publish`, which gets the packet when it is signed."""
+        if len(payload) + MAX_OVERHEAD > MAX_PACKET_BYTES:
+            limit = MAX_PACKET_BYTES - MAX_OVERHEAD
+            raise ValueError(f"a signed packet holds at most {limit} bytes, got {len(payload)}")
+        head = self.head
+        if an is None:
+            an = head + 1
+        if not head < an <= MAX_POSITION:
+            raise ValueError(f"ANs must increase up to 2**63 - 1: got {an} after {head}")
+        self._waiting.append((an, payload, contiguous))
+        return an
+
+    def flush(self, now: float, *, at_once: bool = False) -> None:
+        """Sign what waits, if it is time."""
+        if not self._waiting or (now < self._next_at and not at_once):
+            return
+        self._next_at = now + 1 / SIGNATURES_PER_SECOND
+        waiting, self._waiting = self._waiting, []
+        batch: list[tuple[int, bytes]] = []
+        start, is_contiguous = 0, True
+        for an, payload, contiguous in waiting:
+            if batch and (not contiguous or len(batch) == MAX_BATCH or an - start > MAX_SPAN):
+                self._publish(batch, start, contiguous=is_contiguous)
+                batch = []
+            if not batch:
+                continues = contiguous and self._end is not None and an - self._end <= MAX_SPAN
+                start = self._end if continues and self._end is not None else an - 1
+                is_contiguous = contiguous
+            batch.append((an, payload))
+        self._publish(batch, start, contiguous=is_contiguous)
+
+    def _publish(self, batch: list[tuple[int, bytes]], start: int, *, contiguous: bool) -> None:
+        for (an, _), envelope in zip(batch, self._seal(batch, start), strict=True):
+            self._sender.publish(envelope, an=an, contiguous=contiguous)
+            contiguous = True
+        self._end = batch[-1][0]
+
+    def publish_hole(self, until: int, now: float) -> None:
+        """Nothing up to here can be had: no batch says otherwise."""
+        self.flush(now, at_once=True)
+        self._sender.publish_hole(until)
+        self._end = None
+
+    def sealed_alone(self, an: int, payload: bytes) -> bytes:
+        """A packet that comes late, in a batch of its own."""
+        return self._seal([(an, payload)], an - 1)[0]
+
+    def _seal(self, batch: list[tuple[int, bytes]], start: int) -> list[bytes]:
+        return self._signer.seal(batch, start=start, time=int(self._wall()))
