@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from pipeline.session import PipelineError
-from pipeline.show import progress
+from pipeline.show import one_sentence, progress
 
 FAILED, INTERRUPTED = 3, 130
 DESCRIPTION = """\
@@ -39,6 +38,8 @@ EXAMPLES = {
     ],
     "verify": ["verify archive --json"],
     "compact": ["compact archive"],
+    "tables": ["tables archive"],
+    "views": ["views archive > views.sql                             then: duckdb -init views.sql"],
     "retain": ["retain archive --before 2026-01-01"],
     "analyze": [
         "analyze bandwidth archive --from 2026-11-16 --to 2026-11-17 --plot bandwidth.png",
@@ -52,6 +53,7 @@ EXAMPLES = {
         "record --log recording --out archive --roots-key asdi --bootstrap 127.0.0.1:9000",
         "record --log recording --out archive --once           only what the log has now",
     ],
+    "live": ["live conflicts --log recording --roots-key asdi --alerts conflicts --publish asdi-conflicts"],
     "replay": [
         "replay archive --from 2026-11-16T12:00 --to 2026-11-16T13:00 --speed 10 --roots-key asdi",
         "replay archive --speed 0 --format xml | head",
@@ -96,6 +98,17 @@ def day(text: str) -> date:
     return moment(text).date()
 
 
+def share(text: str) -> float:
+    """1% or 0.01."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share such as 1% or 0.01, got {text!r}")
+    return value
+
+
 def build_parser() -> argparse.ArgumentParser:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
@@ -118,18 +131,32 @@ def build_parser() -> argparse.ArgumentParser:
         return added
 
     from pipeline import commands as c
+    from pipeline.live.run import run_live, run_record
 
-    sub = command("ingest", "convert raw feed files (plain, gzip, zstd) to packets in an archive", c.run_ingest)
+    sub = command("ingest", "convert raw feed files, compressed or not, to packets in an archive", c.run_ingest)
     sub.add_argument("raw", nargs="+", metavar="RAW", help="files, or directories of files, in order")
     sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
-    sub.add_argument("--format", choices=["asdi", "tfms", "sfdps"], default="asdi", help="default: asdi (text)")
+    sub.add_argument("--format", choices=["asdi", "tfms", "sfdps", "xml"], default="asdi",
+                     help="asdi (text), tfms or sfdps (the FAA's XML), or any XML (default: asdi)")  # fmt: skip
     sub.add_argument("--stream", help="name of the stream in the archive (default: the format's name)")
     sub.add_argument("--date", type=day, help="date near the first line (default: from the file's name, else its date)")
+    sub.add_argument(
+        "--bad-files",
+        choices=["fail", "quarantine"],
+        default="fail",
+        help="a file that breaks off ends the job, or is noted in the quarantine (default: fail)",
+    )
+    sub.add_argument("--max-bad", type=share, metavar="SHARE",
+                     help="exit code 1 if more of the lines than this, such as 1%%, are in the quarantine")  # fmt: skip
     sub.add_argument("--first-an", type=int, help="AN of the first line (default: from the feed's number and time)")
 
     sub = command("verify", "check a whole archive: checksums, order, repeats, contiguity", c.run_verify)
     sub.add_argument("archive", type=Path)
     sub = command("compact", "merge the files of each hour into one", c.run_compact)
+    sub.add_argument("archive", type=Path)
+    sub = command("tables", "make the typed tables again from the packets", c.run_tables)
+    sub.add_argument("archive", type=Path)
+    sub = command("views", "print SQL that shows the tables to DuckDB", c.run_views)
     sub.add_argument("archive", type=Path)
     sub = command("retain", "remove days before a date", c.run_retain)
     sub.add_argument("archive", type=Path)
@@ -156,7 +183,7 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--stream", default="asdi")
     sub.add_argument("--seed", type=int, default=2001)
 
-    sub = command("record", "record a live stream into an archive, exactly once, until interrupted", c.run_record)
+    sub = command("record", "record a live stream into an archive, exactly once, until interrupted", run_record)
     sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the archive")
     sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
     sub.add_argument("--checkpoint", type=Path, help="Spark's checkpoint directory (default: LOG/checkpoint)")
@@ -170,6 +197,23 @@ def build_parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--max-records", type=count, default=100_000, help="per batch (default: 100,000)")
     sub.add_argument("--progress", type=Path, metavar="FILE", help="append each batch's progress as JSON lines")
+
+    sub = command("live", "watch a live stream and publish what is found, exactly once, until interrupted", run_live)
+    sub.add_argument("what", choices=["sectors", "lost", "conflicts"],
+                     help="load per facility and minute; flights that fell silent; flights about to meet")  # fmt: skip
+    sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the job")
+    sub.add_argument(
+        "--alerts", required=True, type=Path, metavar="DIR", help="the packet log of the alerts, with state"
+    )
+    sub.add_argument("--out", type=Path, metavar="ARCHIVE", help="also keep the alerts in an archive")
+    sub.add_argument("--publish", metavar="KEY", help="publish the alerts as a root of this stream")
+    sub.add_argument("--owner", type=Path, metavar="FILE", help="of that root: key file of the stream's owner")
+    sub.add_argument("--roots-key", help="join this mesh with `peer record`; without it, only read the log")
+    sub.add_argument("--query", help="XPath query for what to watch (default: everything)")
+    sub.add_argument("--bootstrap", help="HOST:PORT of running peers")
+    sub.add_argument("--once", action="store_true", help="take what the log has now, and exit")
+    sub.add_argument("--interval", type=number(0), default=2, metavar="S", help="seconds between batches (default: 2)")
+    sub.add_argument("--max-records", type=count, default=100_000, help="per batch (default: 100,000)")
 
     sub = command("replay", "replay packets of an archive in order, to a root or to stdout", c.run_replay)
     sub.add_argument("archive", type=Path)
@@ -196,20 +240,6 @@ def build_parser() -> argparse.ArgumentParser:
 
     command("doctor", "check what is installed and run a real job", c.run_doctor)
     return parser
-
-
-def one_sentence(error: BaseException) -> str:
-    """Summarize an error raised by Spark: the message of the worker's own error if there is one."""
-    found = re.findall(r"(?:PipelineError|ArchiveError|PacketLogError|LogDamaged|OSError): (.+)", str(error))
-    if found:
-        return str(found[-1]).strip()
-    if "Traceback (most recent call last)" in str(error):
-        # The last line of Python's part; Java's part follows it.
-        found = re.findall(r"^(?:\w+\.)*([A-Z]\w*: .+)$", str(error).partition("SQLSTATE")[0], re.MULTILINE)
-        if found:
-            return f"a worker failed: {found[-1]}"
-    first = str(error).strip().splitlines()
-    return first[0] if first else type(error).__name__
 
 
 def main(argv: list[str] | None = None) -> int:

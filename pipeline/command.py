@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.session import PipelineError
@@ -47,3 +49,18 @@ def show_rows(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
 
 def show_result(result: Any, args: argparse.Namespace) -> None:
     show(asdict(result), args)
+
+
+def make_folder(path: Path) -> None:
+    """Raise `PipelineError` if nothing can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(f"cannot write to {path}: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise PipelineError(f"cannot write to {path}: no permission")
+
+
+def check_folder_of(path: Path | None) -> None:
+    if path is not None and not path.absolute().parent.is_dir():
+        raise PipelineError(f"cannot write {path}: no folder {path.absolute().parent}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,49 +19,38 @@ from pipeline.show import emit, progress, rows_of, save_plot, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from pipeline.archive.manifest import Archive
-    from pipeline.live.record import BatchGate
     from pipeline.replay import Replayed
 
 
 def run_ingest(args: Namespace) -> int:
-    from pipeline.ingest.generate import described_first_an
     from pipeline.ingest.inputs import expand
     from pipeline.ingest.text import ingest
     from pipeline.ingest.xml import ingest_xml
     from pipeline.tasks import shown
 
     expand(args.raw)  # report missing files before Spark is started
-    _make_folder(args.out)
+    command.make_folder(args.out)
     spark = command.session(args, "ingest")
-    first_an = args.first_an if args.first_an is not None else described_first_an(args.raw)
-    run = ingest if args.format == "asdi" else ingest_xml
+    common = {
+        "stream": args.stream or args.format,
+        "day": args.date,
+        "first_an": args.first_an,
+        "on_progress": progress,
+    }
     with shown(spark, "ingest"):
-        done = run(
-            spark, args.raw, args.out, stream=args.stream or args.format, day=args.date, first_an=first_an,
-            on_progress=progress,
-        )  # fmt: skip
+        if args.format == "asdi":
+            done = ingest(spark, args.raw, args.out, keep_bad_files=args.bad_files == "quarantine", **common)
+        else:
+            done = ingest_xml(spark, args.raw, args.out, kind=args.format if args.format != "xml" else None, **common)
     if done.unchanged:
         progress("the archive already has this input; nothing changed")
     command.show_result(done, args)
+    if args.max_bad is not None and done.bad_share > args.max_bad:
+        progress(f"{done.bad_share:.2%} of the lines are in the quarantine, more than --max-bad {args.max_bad:.2%}")
+        return command.PROBLEM
     return 0
-
-
-def _make_folder(path: Path) -> None:
-    """Raise `PipelineError` if nothing can be written there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PipelineError(f"cannot write to {path}: {error.strerror}") from None
-    if not os.access(path, os.W_OK):
-        raise PipelineError(f"cannot write to {path}: no permission")
-
-
-def _check_folder_of(path: Path | None) -> None:
-    if path is not None and not path.absolute().parent.is_dir():
-        raise PipelineError(f"cannot write {path}: no folder {path.absolute().parent}")
 
 
 def run_verify(args: Namespace) -> int:
@@ -98,6 +86,26 @@ def run_retain(args: Namespace) -> int:
     return 0
 
 
+def run_tables(args: Namespace) -> int:
+    from pipeline.archive.jobs import rebuild_tables
+    from pipeline.archive.manifest import Archive
+    from pipeline.tasks import shown
+
+    Archive(args.archive).require()
+    spark = command.session(args, "tables")
+    with shown(spark, "tables"):
+        command.show({"rows": rebuild_tables(spark, Archive(args.archive))}, args)
+    return 0
+
+
+def run_views(args: Namespace) -> int:
+    from pipeline.archive.manifest import Archive
+    from pipeline.tables.views import duckdb_views
+
+    print(duckdb_views(Archive(args.archive)))
+    return 0
+
+
 def _us(moment: datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1_000_000)
 
@@ -111,7 +119,7 @@ def run_analyze(args: Namespace) -> int:
         if len(args.paths) != 1:
             raise PipelineError(f"analyze {args.what} takes one archive")
         Archive(args.paths[0]).require()
-    _check_folder_of(args.plot)
+    command.check_folder_of(args.plot)
     if args.dictionary is not None and not args.dictionary.is_file():
         raise PipelineError(f"no dictionary {args.dictionary}; create one with `train-dictionary`")
     if args.what == "mesh":
@@ -162,7 +170,26 @@ def _bandwidth(packets: DataFrame, args: Namespace) -> int:
     command.show_rows(rows, args)
     if args.plot:
         save_plot(args.plot, lambda figure: _draw_bandwidth(figure, rows))
-    return 0
+    return _check_lines(packets)
+
+
+def _check_lines(packets: DataFrame) -> int:
+    """The exit code of an analysis that needs the lines of all packets: a problem, and a sentence, if it lacks any."""
+    from pyspark.sql import functions as f
+
+    (row,) = (
+        packets.where(f.col("xml").isNotNull()).agg(f.count("*").alias("all"), f.count("raw").alias("raw")).collect()
+    )
+    if not row["all"]:
+        progress("the archive has no packets of this stream and time")
+        return command.PROBLEM
+    if row["raw"] == row["all"]:
+        return 0
+    progress(
+        f"{row['all'] - row['raw']:,} of {row['all']:,} packets have no line of ASDI text, and whatever is only in the "
+        "line is not counted: start the roots of a recorded stream with --lines, or ingest the text"
+    )
+    return command.PROBLEM
 
 
 def _draw_bandwidth(figure: Any, rows: list[dict[str, Any]]) -> None:
@@ -223,7 +250,7 @@ def _fleet(packets: DataFrame, args: Namespace) -> int:
     emit(parts, text, as_json=args.json)
     if args.plot:
         save_plot(args.plot, lambda figure: _draw_bars(figure, parts["facilities"], "facility", "messages"))
-    return 0
+    return _check_lines(packets)
 
 
 def _draw_bars(figure: Any, rows: list[dict[str, Any]], name: str, value: str) -> None:
@@ -234,16 +261,37 @@ def _draw_bars(figure: Any, rows: list[dict[str, Any]], name: str, value: str) -
 
 
 def _mesh(spark: SparkSession, args: Namespace) -> int:
-    from pipeline.analyze.meshtrace import mesh, read_traces, relate
+    from pipeline.analyze.meshtrace import first_copies, mesh, read_traces, relate
 
     traces = read_traces(spark, args.paths).persist()
-    parts = {args.by: rows_of(mesh(traces, args.by).orderBy(args.by)), "protocols": rows_of(relate(traces))}
+    parts = {
+        args.by: rows_of(mesh(traces, args.by).orderBy(args.by)),
+        "first_copies": rows_of(first_copies(traces).orderBy("peer", "parent")),
+        "protocols": rows_of(relate(traces)),
+    }
     traces.unpersist()
+    if not parts[args.by]:
+        progress("the traces have no events")
+        return command.PROBLEM
     text = "\n\n".join(f"{name}\n{table(rows)}" for name, rows in parts.items())
     emit(parts, text, as_json=args.json)
     if args.plot:
-        save_plot(args.plot, lambda figure: _draw_bars(figure, parts[args.by], args.by, "latency_p99"))
+        save_plot(args.plot, lambda figure: _draw_mesh(figure, parts[args.by], args.by))
     return 0
+
+
+def _draw_mesh(figure: Any, rows: list[dict[str, Any]], by: str) -> None:
+    """Latency and ReLate2, side by side: the second also says what was lost."""
+    axes = figure.subplots(2, 1, sharex=True)
+    places = range(len(rows))
+    for name, width in (("latency_p99", 0.8), ("latency_p90", 0.6), ("latency_p50", 0.4)):
+        axes[0].bar(places, [row[name] or 0 for row in rows], width, label=name.replace("_", " "))
+    axes[0].set_ylabel("latency (ms)")
+    axes[0].legend()
+    axes[1].bar(places, [row["relate2"] or 0 for row in rows], 0.8)
+    axes[1].set_ylabel("ReLate2")
+    axes[1].set_xticks(list(places), [str(row[by]) for row in rows], rotation=90)
+    axes[1].set_xlabel(by)
 
 
 def run_train(args: Namespace) -> int:
@@ -252,72 +300,13 @@ def run_train(args: Namespace) -> int:
     from pipeline.tasks import shown
 
     Archive(args.archive).require()
-    _make_folder(args.out)
+    command.make_folder(args.out)
     spark = command.session(args, "train-dictionary")
     with shown(spark, "train-dictionary"):
         command.show_result(
             train_dictionary(spark, Archive(args.archive), args.out, stream=args.stream, seed=args.seed), args
         )
     return 0
-
-
-def run_record(args: Namespace) -> int:
-    from pipeline.live.record import BatchGate, record
-
-    if not args.roots_key and not args.log.is_dir():
-        raise PipelineError(f"no packet log in {args.log}; use --roots-key to record one")
-    _make_folder(args.out)
-    _check_folder_of(args.progress)
-    spark = command.session(args, "record")
-    options = {"log": str(args.log.absolute()), "maxRecords": str(args.max_records)}
-    for name in ("roots_key", "query", "bootstrap"):
-        if getattr(args, name):
-            options[name] = getattr(args, name)
-    checkpoint = args.checkpoint or args.log / "checkpoint"
-    gate = BatchGate()
-    query = record(
-        spark, options, args.out, checkpoint.absolute(), stream=args.stream, once=args.once,
-        interval_seconds=args.interval, progress=args.progress, gate=gate,
-    )  # fmt: skip
-    signals: list[int] = []
-    handled = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, frame: signals.append(number)) for number in handled]
-    said = -1
-    try:
-        while not query.awaitTermination(1):
-            last = query.lastProgress
-            if last is not None and last["batchId"] != said:
-                said = last["batchId"]
-                progress(
-                    f"record: batch {said}, {last['numInputRows']:,} packets, {last['processedRowsPerSecond']:,.0f}/s"
-                )
-            if signals:
-                _end_between_batches(spark, query, gate, signals)
-                break
-    except Exception:
-        if not signals:
-            raise
-        # A signal to a whole group or service also reaches Java, which may have ended first.
-    finally:
-        for number, handler in zip(handled, before, strict=True):
-            signal.signal(number, handler)
-    if signal.SIGINT in signals[:1]:
-        raise KeyboardInterrupt
-    return 0  # also after SIGTERM, which is how a service is stopped
-
-
-def _end_between_batches(spark: SparkSession, query: StreamingQuery, gate: BatchGate, signals: list[int]) -> None:
-    """Finish writing the current batch to the archive; a second Ctrl-C does not wait for it."""
-    asked = time.monotonic()
-    is_told = False
-    while not gate.shut(0.1) and signals.count(signal.SIGINT) < 2:
-        if not is_told and time.monotonic() - asked > 2:
-            progress(
-                "record: stopping after this batch; press Ctrl-C again to stop now, and the next start writes the batch"
-            )
-            is_told = True
-    query.stop()
-    spark.stop()
 
 
 def run_replay(args: Namespace) -> int:
@@ -342,13 +331,23 @@ def run_replay(args: Namespace) -> int:
 
 
 def _run_until_ctrl_c(command: list[str]) -> int:
-    """Wait for the root to leave the mesh: the terminal sends Ctrl-C to it too."""
-    with subprocess.Popen(command) as process:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue
+    """Wait for the root to leave the mesh: the terminal sends Ctrl-C to it too, and we pass SIGTERM on.
+
+    A root that outlives us would publish until its archive ends.
+    """
+    from pipeline.live.commands import end_with_parent
+
+    before = signal.getsignal(signal.SIGTERM)
+    with subprocess.Popen(command, preexec_fn=end_with_parent() if sys.platform == "linux" else None) as process:
+        signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        try:
+            while True:
+                try:
+                    return process.wait()
+                except KeyboardInterrupt:
+                    continue
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _print_packets(packets: Iterable[Replayed], args: Namespace) -> int:
@@ -382,7 +381,7 @@ def run_generate(args: Namespace) -> int:
     hours = round(args.days * 24)
     if hours < 1 or args.flights < 1:
         raise PipelineError("generate needs at least one flight and one hour")
-    _make_folder(args.out)
+    command.make_folder(args.out)
     spark = command.session(args, "generate")
     with shown(spark, "generate"):
         description = generate(

@@ -32,12 +32,24 @@ class Replayed(NamedTuple):
     an: int
     time: float
     payload: bytes
+    sequence: int | None = None
+    """The number that the feed itself gave it, if it is known..."""
+    raw: str | None = None
+    """...and its line."""
 
 
 def iterate(
-    path: str | Path, from_time: float | None = None, to_time: float | None = None, *, stream: str | None = None
+    path: str | Path,
+    from_time: float | None = None,
+    to_time: float | None = None,
+    *,
+    stream: str | None = None,
+    with_lines: bool = False,
 ) -> Iterator[Replayed]:
-    """Packets with from_time <= time < to_time, in order of their ANs. Holds a few thousand at a time."""
+    """Packets with from_time <= time < to_time, in order of their ANs. Holds a few thousand at a time.
+
+    `with_lines` also reads what the feed itself said: `sequence` and `raw`.
+    """
     archive = Archive(path)
     from_us, to_us = _us(from_time), _us(to_time)
     files = sorted(
@@ -45,7 +57,7 @@ def iterate(
         key=lambda file: (file.first_an, file.path),
     )
     for group in _overlapping(files):
-        readers = [_rows(archive, file, from_us, to_us) for file in group]
+        readers = [_rows(archive, file, from_us, to_us, with_lines) for file in group]
         yield from readers[0] if len(readers) == 1 else heapq.merge(*readers)
 
 
@@ -67,20 +79,24 @@ def _overlapping(files: list[DataFile]) -> Iterator[list[DataFile]]:
         yield group
 
 
-def _rows(archive: Archive, file: DataFile, from_us: int | None, to_us: int | None) -> Iterator[Replayed]:
+def _rows(
+    archive: Archive, file: DataFile, from_us: int | None, to_us: int | None, with_lines: bool
+) -> Iterator[Replayed]:
     from pipeline.archive.scan import Piece, batches
 
-    for batch in batches(Piece((str(archive.path / file.path),), from_us, to_us)):
+    more = ("sequence", "raw") if with_lines else ()
+    for batch in batches(Piece((str(archive.path / file.path),), from_us, to_us), ("an", "time", "xml", *more)):
         yield from _replayed(batch)
 
 
 def _replayed(batch: pa.RecordBatch) -> Iterator[Replayed]:
-    """The batch's rows (an, time, xml), in their order."""
+    """The batch's rows (an, time, xml, perhaps sequence and raw), in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     seconds = pc.divide(batch.column(1).cast(pa.int64()).cast(pa.float64()), 1e6)
-    return map(Replayed, batch.column(0).to_pylist(), seconds.to_pylist(), batch.column(2).to_pylist())
+    rest = [column.to_pylist() for column in batch.columns[2:]]
+    return map(Replayed, batch.column(0).to_pylist(), seconds.to_pylist(), *rest)
 
 
 def ranges(

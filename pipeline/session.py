@@ -6,14 +6,17 @@ on a cluster with `--master spark://...`; docs/pipeline.md says what its workers
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,14 +112,37 @@ exec '{java}' "$@"
     return home
 
 
-def prepare_environment() -> Java:
+def prepare_environment(master: str = DEFAULT_MASTER) -> Java:
     """What Spark reads from the environment; what the user has set already stays."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return java
+
+
+def address_towards(master: str) -> str | None:
+    """This host's address on the way to a cluster's master: the one that its workers can reach. None if unknown.
+
+    Spark would take that of the host's name, which on many machines is one of loopback.
+    """
+    place = urlsplit(master.partition(",")[0])
+    if place.scheme != "spark" or not place.hostname:
+        return None
+    for family, kind, protocol, _, target in _addresses(place.hostname, place.port or 7077):
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.connect(target)  # of UDP: nothing is sent
+            return str(probe.getsockname()[0])
+    return None
+
+
+def _addresses(host: str, port: int) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError as error:
+        raise PipelineError(f"the master's host {host} has no address: {error.strerror}") from None
 
 
 def open_session(
@@ -131,7 +157,7 @@ def open_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("Spark is not installed: `pip install 'skymesh[spark]'`") from None
-    prepare_environment()
+    prepare_environment(master or DEFAULT_MASTER)
     builder = SparkSession.builder.appName(name)
     for key, value in (_settings(master or DEFAULT_MASTER, light=light) | (options or {})).items():
         builder = builder.config(key, value)
@@ -169,4 +195,6 @@ def _settings(master: str, *, light: bool) -> dict[str, str]:
             # too little for the Java of the wheel; what is not used is not taken.
             "spark.driver.extraJavaOptions": f"-Xss64m {_LIGHT_JAVA}" if light else "-Xss64m",
         }
+    elif (address := address_towards(master)) is not None and "SPARK_LOCAL_IP" not in os.environ:
+        settings |= {"spark.driver.bindAddress": address, "spark.driver.host": address}
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -67,3 +68,18 @@ def save_plot(path: Path, draw: Callable[[Any], None]) -> None:
     draw(figure)
     figure.savefig(path)
     progress(f"plot: {path}")
+
+
+def one_sentence(error: BaseException) -> str:
+    """Summarize an error raised by Spark: the message of the worker's own error if there is one."""
+    ours = "PipelineError|ArchiveError|PacketLogError|LogDamaged|RecorderEnded|OSError"
+    found = re.findall(rf"(?:{ours}): (.+)", str(error))
+    if found:
+        return str(found[-1]).strip()
+    if "Traceback (most recent call last)" in str(error):
+        # The last line of Python's part; Java's part follows it.
+        found = re.findall(r"^(?:\w+\.)*([A-Z]\w*: .+)$", str(error).partition("SQLSTATE")[0], re.MULTILINE)
+        if found:
+            return f"a worker failed: {found[-1]}"
+    first = str(error).strip().splitlines()
+    return first[0] if first else type(error).__name__

@@ -19,12 +19,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from peer.packetlog import Gap, LogTruncated, PacketLogError, Reader, settle
 from pipeline.live.commands import check_recorder, start_recorder
+from pipeline.options import check_options
 from pipeline.session import PipelineError
+from pipeline.sink import MeshBatchWriter, MeshStreamWriter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,8 +42,11 @@ _RECORDS_A_TASK = 10_000
 _BATCH_ROWS = 5_000
 
 
+OPTIONS = ("log", "roots_key", "query", "bootstrap", "maxRecords", "from", "failOnDataLoss")
+
+
 class MeshSource(DataSource):
-    """`spark.readStream.format("mesh")`."""
+    """The format `mesh`: read a log, as a stream or as it is now; write one (`pipeline.sink`)."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,6 +57,17 @@ class MeshSource(DataSource):
 
     def streamReader(self, schema: StructType) -> MeshReader:
         return MeshReader(dict(self.options))
+
+    def reader(self, schema: StructType) -> MeshBatchReader:
+        return MeshBatchReader(dict(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> MeshStreamWriter:
+        return MeshStreamWriter(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> MeshBatchWriter:
+        if overwrite:
+            raise PipelineError("a packet log can't be overwritten; use mode('append') or another directory")
+        return MeshBatchWriter(dict(self.options), schema)
 
 
 class _Range(InputPartition):
@@ -64,6 +80,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         lower = {key.lower(): value for key, value in options.items()}
+        check_options(lower, OPTIONS, "source")
         if "log" not in lower:
             raise PipelineError("the source `mesh` needs the option `log`: the directory of a packet log")
         self._log = Path(lower["log"])
@@ -71,7 +88,9 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._query = lower.get("query")
         self._bootstrap = lower.get("bootstrap")
         self._max_records = int(lower.get("maxrecords", DEFAULT_MAX_RECORDS))
-        self._from_now = lower.get("from", "oldest") == "now"
+        if lower.get("from", "oldest") not in ("oldest", "now"):
+            raise PipelineError(f"the option `from` must be oldest or now, got {lower['from']!r}")
+        self._from_now = lower.get("from") == "now"
         self._fail = lower.get("failondataloss", "true").lower() != "false"
         self._target: int | None = None
         self._recorder: subprocess.Popen[bytes] | None = None
@@ -179,6 +198,24 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing: the log keeps what it keeps by its own bounds, and other readers may be behind."""
+
+
+class MeshBatchReader(DataSourceReader):
+    """`spark.read.format("mesh")`: what the log has now."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        lower = {key.lower() for key in options}
+        unfit = lower & {"roots_key", "bootstrap", "query", "from"}
+        if unfit:
+            raise PipelineError(f"a batch reads what a packet log has: {', '.join(sorted(unfit))} is for readStream")
+        self._reader = MeshReader(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        begin = self._reader.initialOffset()
+        return self._reader.partitions(begin, self._reader.reportLatestOffset())
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return self._reader.read(partition)
 
 
 def register(spark: SparkSession) -> None:

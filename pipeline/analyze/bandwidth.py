@@ -25,7 +25,7 @@ def compress_window(raws: list[str | None], packets: list[bytes], dictionary: by
     given = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     alone = zstandard.ZstdCompressor(level=3)
     taught = zstandard.ZstdCompressor(level=3, dict_data=given) if given else alone
-    lines = [raw[_HEADER_CHARS:].encode() + b"\n" for raw in raws if raw is not None]
+    lines = [raw[_HEADER_CHARS:].encode("latin-1", "replace") + b"\n" for raw in raws if raw is not None]
     return {
         "raw": float(sum(map(len, lines))),
         "xml": float(sum(map(len, packets))),

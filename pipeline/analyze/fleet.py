@@ -80,10 +80,14 @@ def mix(packets: DataFrame) -> DataFrame:
     """Messages and bytes of XML by type."""
     from pyspark.sql import functions as f
 
-    return packets.groupBy("type").agg(
-        f.count("*").alias("messages"),
-        f.sum(f.octet_length("xml")).alias("bytes"),
-        f.countDistinct("flight").alias("flights"),
+    return (
+        packets.where(f.col("xml").isNotNull())
+        .groupBy("type")
+        .agg(
+            f.count("*").alias("messages"),
+            f.sum(f.octet_length("xml")).alias("bytes"),
+            f.countDistinct("flight").alias("flights"),
+        )
     )
 
 
@@ -91,7 +95,8 @@ def facilities(packets: DataFrame) -> DataFrame:
     """Messages and flights by facility."""
     from pyspark.sql import functions as f
 
-    return packets.groupBy("facility").agg(f.count("*").alias("messages"), f.countDistinct("flight").alias("flights"))
+    known = packets.where(f.col("xml").isNotNull())
+    return known.groupBy("facility").agg(f.count("*").alias("messages"), f.countDistinct("flight").alias("flights"))
 
 
 def routes(known: DataFrame) -> DataFrame:

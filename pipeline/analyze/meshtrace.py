@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EVENTS = (
     "time DOUBLE, peer STRING, event STRING, protocol STRING, level INT, parents INT, an LONG, latency_ms DOUBLE, "
-    "after LONG, until LONG, seconds DOUBLE, count LONG"
+    "after LONG, until LONG, seconds DOUBLE, count LONG, parent STRING, first LONG"
 )
 
 
@@ -65,7 +65,28 @@ def mesh(traces: DataFrame, by: str = "peer") -> DataFrame:
         _count("repair").alias("repairs"),
         _percentile("repair", "seconds", 0.5).alias("repair_p50"),
         _percentile("repair", "seconds", 0.99).alias("repair_p99"),
+        (_mean_latency() * (lost / f.greatest(delivered + lost, f.lit(1)) * 100 + 1)).alias("relate2"),
     )
+
+
+def _mean_latency() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.avg(f.when(f.col("event") == "deliver", f.col("latency_ms")))
+
+
+def first_copies(traces: DataFrame) -> DataFrame:
+    """One row per peer and parent: packets that it brought first, all that it brought, its share of first copies."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sums = (
+        traces.where(f.col("event") == "copies")
+        .groupBy("peer", "parent")
+        .agg(f.sum("first").alias("first"), f.sum("count").alias("copies"))
+    )
+    whole = f.greatest(f.sum("first").over(Window.partitionBy("peer")), f.lit(1))
+    return sums.withColumn("share", f.col("first") / whole)
 
 
 def relate(traces: DataFrame) -> DataFrame:

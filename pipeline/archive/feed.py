@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from asdi.time import LONGEST_SILENCE, SEQUENCE_SPACE
 from peer.errors import FeedError
 from peer.feeds.sequencer import Numbered
-from pipeline.replay import iterate
+from pipeline.replay import Replayed, iterate
 from pipeline.session import PipelineError
 
 
@@ -19,16 +20,28 @@ def packets(source: str) -> Iterator[Numbered]:
     """PATH, or PATH?from=SECONDS&to=SECONDS&stream=NAME (seconds since 1970). FeedError if it can't be read."""
     path, _, bounds = source.partition("?")
     from_time, to_time, stream = _bounds(source, bounds)
-    last: int | None = None
+    last: Replayed | None = None
     try:
-        for an, time, payload in iterate(Path(path), from_time, to_time, stream=stream):
-            # ANs that are missing here were never archived: a gap, because their content is unknown.
-            yield Numbered(an, payload, last is None or an == last + 1, time)
-            last = an
+        for packet in iterate(Path(path), from_time, to_time, stream=stream, with_lines=True):
+            line = packet.raw.encode("latin-1", "replace") if packet.raw is not None else None
+            yield Numbered(packet.an, packet.payload, last is None or _continues(last, packet), packet.time, line)
+            last = packet
     except ImportError as error:
         raise FeedError(f"archive:{path} can't be read here: {error}") from None
     except (OSError, ValueError, PipelineError) as error:
         raise FeedError(f"archive:{path}: {error}") from None
+
+
+def _continues(last: Replayed, packet: Replayed) -> bool:
+    """Whether nothing is missing between two packets. What was never archived is a gap: its content is unknown.
+
+    Where the numbering jumped ahead (`asdi.time.Unwrapper`), the feed's own numbers go on.
+    """
+    if packet.an == last.an + 1:
+        return True
+    if packet.sequence is None or last.sequence is None:
+        return False
+    return (packet.sequence - last.sequence) % SEQUENCE_SPACE == 1 and packet.time - last.time < LONGEST_SILENCE
 
 
 def _bounds(source: str, text: str) -> tuple[float | None, float | None, str | None]:

@@ -3,11 +3,13 @@
     ARCHIVE/packets/stream=asdi/date=2026-11-16/hour=12/JOB-....parquet      rows sorted by AN
     ARCHIVE/quarantine/stream=asdi/...                                       lines that are not messages
     ARCHIVE/_manifest/00000000000000000007.json                              the files and jobs of version 7
+    ARCHIVE/_manifest/part-....json                                          files of earlier days, which it refers to
     ARCHIVE/_staging/JOB/                                                    a job that is not finished
 
 A job writes below `_staging`; `commit` moves its files in place and then makes the next manifest appear, whole, under a
 new name. A job that dies before that has changed nothing that a reader sees; what it left is swept by the next one.
-Readers go by the manifest. This file knows no Spark: it moves files and keeps the books.
+Readers go by the manifest. A file that leaves the archive stays on the disk for a grace period, for those that read it.
+This file knows no Spark: it moves files; `books` says what the next manifest is.
 """
 
 from __future__ import annotations
@@ -17,12 +19,25 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+from pipeline.archive.books import (
+    DataFile,
+    Job,
+    Manifest,
+    Part,
+    Retired,
+    advance,
+    decode,
+    decode_part,
+    encode,
+    encode_part,
+)  # fmt: skip
 from pipeline.archive.schema import ARCHIVE_VERSION
 from pipeline.session import PipelineError
 
@@ -30,83 +45,21 @@ MANIFESTS = "_manifest"
 STAGING = "_staging"
 # Old manifests are of use only to readers that are just reading them.
 _MANIFESTS_KEPT = 10
+GRACE_SECONDS = 3_600.0
+"""How long a file stays that is no longer in the archive: longer than most jobs read."""
+_PARTS_CACHED = 256
 
 
 class ArchiveError(PipelineError):
     """Something is wrong with the archive, in one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of the archive, and what its footer says about it."""
-
-    path: str
-    """Below the archive, with `/`: `packets/stream=.../date=.../hour=.../name`."""
-    rows: int
-    size: int
-    first_an: int
-    last_an: int
-    first_us: int
-    last_us: int
-
-    @property
-    def dataset(self) -> str:
-        return self.path.split("/", 1)[0]
-
-    def part(self, key: str) -> str:
-        """The value of a partition column, from the path."""
-        return next(part.partition("=")[2] for part in self.path.split("/") if part.startswith(f"{key}="))
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What changed the archive: its key makes a second run of the same job change nothing."""
-
-    key: str
-    kind: str
-    stream: str
-    first_an: int
-    last_an: int
-    contiguous: bool
-    """Whether packets and quarantine together have every AN from first to last."""
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    version: int = 0
-    files: tuple[DataFile, ...] = ()
-    jobs: tuple[Job, ...] = ()
-    retained_from: dict[str, int] = field(default_factory=dict)
-    """Stream -> the first AN that retention has left."""
-
-    def has(self, key: str) -> bool:
-        return any(job.key == key for job in self.jobs)
-
-    def select(
-        self,
-        dataset: str = "packets",
-        *,
-        stream: str | None = None,
-        from_us: int | None = None,
-        to_us: int | None = None,
-    ) -> list[DataFile]:
-        """The files that can hold rows of this stream and time (from inclusive, to exclusive)."""
-        return [
-            file
-            for file in self.files
-            if file.dataset == dataset
-            and (stream is None or file.part("stream") == stream)
-            and (from_us is None or file.last_us >= from_us)
-            and (to_us is None or file.first_us < to_us)
-        ]
-
-
 class Archive:
     """An archive on a file system that driver and workers share."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self.path = Path(path).absolute()
+        self.grace_seconds = grace_seconds
 
     def exists(self) -> bool:
         return (self.path / MANIFESTS).is_dir()
@@ -123,14 +76,15 @@ class Archive:
         if not names:
             return Manifest()
         content = json.loads((self.path / MANIFESTS / names[-1]).read_text())
-        if content["format"] != ARCHIVE_VERSION:
+        if content["format"] not in (1, ARCHIVE_VERSION):
             raise ArchiveError(f"{self.path} has format {content['format']}, but this program reads {ARCHIVE_VERSION}")
-        return Manifest(
-            content["version"],
-            tuple(DataFile(**entry) for entry in content["files"]),
-            tuple(Job(**entry) for entry in content["jobs"]),
-            content["retained_from"],
-        )
+        return decode(content, self._load)
+
+    def _load(self, part: Part) -> tuple[DataFile, ...]:
+        try:
+            return _read_part(self.path / MANIFESTS / part.name)
+        except OSError as error:
+            raise ArchiveError(f"{self.path / MANIFESTS / part.name} cannot be read: {error.strerror}") from error
 
     def _versions(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -178,13 +132,17 @@ class Archive:
         with _locked(self.path / MANIFESTS / "LOCK"):
             present = self.manifest()
             self._settle(present)
-            if present.has(job.key):
+            if present.has(job):
                 return present
-            missing = replaced - {file.path for file in present.files}
-            if missing:
-                raise ArchiveError(f"another job changed the archive at the same time: {min(missing)} is gone")
-            touched = [file.path for _, file in staged] + sorted(replaced)
-            self._write(self.path / MANIFESTS / "intent", json.dumps(touched))
+            try:
+                change = advance(
+                    present, job, [file for _, file in staged], replaced=replaced, retained_from=retained_from,
+                    now=time.time(), new_name=lambda: f"part-{uuid.uuid4().hex[:12]}.json",
+                )  # fmt: skip
+            except ValueError as gone:
+                raise ArchiveError(f"another job changed the archive at the same time: {gone} is gone") from None
+            added = [file.path for _, file in staged] + [f"{MANIFESTS}/{name}" for name in change.written]
+            self._write(self.path / MANIFESTS / "intent", json.dumps(added))
             for source, file in staged:
                 _sync(source)
                 target = self.path / file.path
@@ -192,41 +150,45 @@ class Archive:
                 source.rename(target)
             for directory in {(self.path / file.path).parent for _, file in staged}:
                 _sync(directory)
-            manifest = replace(
-                present,
-                version=present.version + 1,
-                files=tuple(
-                    sorted(
-                        [file for file in present.files if file.path not in replaced] + [file for _, file in staged],
-                        key=lambda file: (file.dataset, file.part("stream"), file.first_an, file.path),
-                    )
-                ),
-                jobs=(*present.jobs, job),
-                retained_from=present.retained_from | (retained_from or {}),
-            )
+            for name, files in change.written.items():
+                self._write(self.path / MANIFESTS / name, encode_part(files))
+            manifest = replace(change.manifest, retired=self._unexpired(present, change.manifest))
             self._publish(manifest)
             self._settle(manifest)
             for name in self._versions()[:-_MANIFESTS_KEPT]:
                 (self.path / MANIFESTS / name).unlink(missing_ok=True)
             return manifest
 
-    def _settle(self, manifest: Manifest) -> None:
-        """End a commit, or one that died: of the files it meant to add or remove, those the manifest does not name go.
+    def _unexpired(self, present: Manifest, following: Manifest) -> tuple[Retired, ...]:
+        """Delete what left the archive long ago, but nothing that this commit takes out. Returns what is still kept.
 
-        Had it died before publishing, these are the new ones, which nobody has seen; after that, the old ones.
+        Should this process die before the next manifest is there, the next job deletes the same again.
+        """
+        before = time.time() - self.grace_seconds
+        expired = {each for each in present.retired if each.at <= before}
+        for each in expired:
+            (self.path / each.path).unlink(missing_ok=True)
+        return tuple(each for each in following.retired if each not in expired)
+
+    def _settle(self, manifest: Manifest) -> None:
+        """End a commit, or one that died: of the files it meant to add, those the manifest does not name go.
+
+        Had it died before publishing, nobody has seen them.
         """
         intent = self.path / MANIFESTS / "intent"
         if not intent.exists():
             return
-        named = {file.path for file in manifest.files}
-        for path in json.loads(intent.read_text()):
+        meant = json.loads(intent.read_text())
+        named = {file.path for file in manifest.recent} | {f"{MANIFESTS}/{part.name}" for part in manifest.parts}
+        if not named.issuperset(meant):  # they may have gone to a part at once
+            named.update(file.path for file in manifest.files)
+        for path in meant:
             if path not in named:
                 (self.path / path).unlink(missing_ok=True)
         intent.unlink()
 
     def _publish(self, manifest: Manifest) -> None:
-        content = json.dumps({"format": ARCHIVE_VERSION, **asdict(manifest)}, separators=(",", ":"))
-        self._write(self.path / MANIFESTS / f"{manifest.version:020d}.json", content)
+        self._write(self.path / MANIFESTS / f"{manifest.version:020d}.json", encode(manifest, ARCHIVE_VERSION))
 
     @staticmethod
     def _write(target: Path, content: str) -> None:
@@ -238,6 +200,12 @@ class Archive:
             os.fsync(file.fileno())
         temporary.replace(target)
         _sync(target.parent)
+
+
+@lru_cache(_PARTS_CACHED)
+def _read_part(path: Path) -> tuple[DataFile, ...]:
+    """A part is never written twice."""
+    return decode_part(path.read_text())
 
 
 def _sync(path: Path) -> None:
@@ -258,3 +226,6 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+__all__ = ["GRACE_SECONDS", "Archive", "ArchiveError", "DataFile", "Job", "Manifest"]

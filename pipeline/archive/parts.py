@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -42,11 +43,20 @@ def partition_of(dataset: str, stream: str, time: int) -> Partition:
     return Partition(dataset, stream, f"{moment:%Y-%m-%d}", moment.hour)
 
 
+def encodings(kind: pa.Schema) -> dict[str, Any]:
+    """Numbers that rise are stored as steps: they were 29 % of the bytes."""
+    steps = [name for name in ("an", "time", "sequence") if name in kind.names and "last_time" not in kind.names]
+    return {
+        "use_dictionary": [name for name in kind.names if name not in (*steps, "crc")],
+        "column_encoding": dict.fromkeys(steps, "DELTA_BINARY_PACKED"),
+    }
+
+
 class _Open:
     def __init__(self, path: Path, kind: pa.Schema) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.writer = pq.ParquetWriter(path, kind, compression="zstd", compression_level=_LEVEL)
+        self.writer = pq.ParquetWriter(path, kind, compression="zstd", compression_level=_LEVEL, **encodings(kind))
         self.rows = 0
         self.ans: list[int] = []
         self.times: list[int] = []
@@ -73,9 +83,33 @@ class PartWriter:
         self.write_table(partition, pa.Table.from_arrays(arrays, schema=kind))
 
     def write_table(self, partition: Partition, table: pa.Table) -> None:
+        """The rows of a file rise by AN, but for the quarantine, where lines without a number have that before them.
+
+        So what comes late begins another file, and of rows that share an AN all but the first go there, too.
+        """
         if not table.num_rows:
             return
+        ans = table.column("an").to_numpy()
+        steps = np.diff(ans)
+        is_strict = partition.dataset != "quarantine"
+        if (steps < 0).any():
+            table = table.take(pa.array(np.argsort(ans, kind="stable")))
+            ans = table.column("an").to_numpy()
+            steps = np.diff(ans)
+        if is_strict and (steps == 0).any():
+            is_first = np.concatenate([[True], steps > 0])
+            self._write_rising(partition, table.filter(pa.array(is_first)))
+            self.write_table(partition, table.filter(pa.array(~is_first)))
+            return
+        self._write_rising(partition, table)
+
+    def _write_rising(self, partition: Partition, table: pa.Table) -> None:
         part = self._open.get(partition)
+        if part is not None:
+            first = table.column("an")[0].as_py()
+            if first < part.ans[1] or (first == part.ans[1] and partition.dataset != "quarantine"):
+                self._close(partition)
+                part = None
         if part is None:
             if len(self._open) >= _MAX_OPEN:
                 self._close(next(iter(self._open)))

@@ -69,9 +69,9 @@ def pieces(
     return [piece for _, piece in sorted(found, key=lambda entry: -entry[0])]
 
 
-def batches(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The piece's packets as columns `an`, `time` and `xml`, without gaps and what is out of its bounds."""
-    for batch in read_rows(piece.files, ["an", "time", "xml"], piece.ans):
+def batches(piece: Piece, columns: Sequence[str] = ("an", "time", "xml")) -> Iterator[pa.RecordBatch]:
+    """The piece's packets as columns (these three, then others), without gaps and what is out of its bounds."""
+    for batch in read_rows(piece.files, columns, piece.ans):
         wanted = pc.is_valid(batch.column("xml"))
         times = batch.column("time").cast(pa.int64())
         if piece.from_us is not None:

@@ -1,15 +1,17 @@
-"""The columns of the archive, version 1. docs/pipeline.md explains each; readers ask for these and no others."""
+"""The columns of the archive. docs/pipeline.md explains each; readers ask for these and no others."""
 
 from __future__ import annotations
 
 import zlib
 from typing import TYPE_CHECKING
 
+from pipeline.tables import schema as tables
+
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-ARCHIVE_VERSION = 1
+ARCHIVE_VERSION = 2
 
 _COLUMNS = (
     "an LONG NOT NULL, time TIMESTAMP NOT NULL, type STRING NOT NULL, facility STRING, flight STRING, sequence INT, "
@@ -22,6 +24,11 @@ QUARANTINE = (
 )
 GAP_TYPE = "gap"
 """`type` of a row that stands for packets nobody could supply: (`after`, `an`]; it has no `xml`."""
+
+
+def columns(dataset: str) -> str:
+    """A dataset's columns as Spark reads them, those in the path included."""
+    return {"packets": PACKETS, "quarantine": QUARANTINE}.get(dataset) or tables.spark_columns(dataset)
 
 
 def struct(ddl: str) -> StructType:
@@ -37,6 +44,8 @@ def arrow(dataset: str) -> pyarrow.Schema:
     """The Arrow types of a dataset's files; stream, date and hour are in their paths."""
     import pyarrow as pa
 
+    if dataset in tables.TABLES:
+        return tables.arrow(dataset)
     first = [pa.field("an", pa.int64(), False), pa.field("time", pa.timestamp("us", tz="UTC"), False)]
     if dataset == "quarantine":
         rest = [("raw", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())]

@@ -33,6 +33,8 @@ class XmlMessage(NamedTuple):
     flight: str | None
     facility: str | None
     problem: str | None
+    root: str | None = None
+    """The local name of its document's root element."""
 
 
 def split(content: bytes) -> Iterator[XmlMessage]:
@@ -64,7 +66,8 @@ def _of_document(root: etree._Element) -> Iterator[XmlMessage]:
     for message in messages or [root]:
         payload = etree.tostring(_alone(message), with_tail=False)
         problem = f"{len(payload)} bytes, maximum {MAX_PACKET_BYTES}" if len(payload) > MAX_PACKET_BYTES else None
-        yield XmlMessage(payload, _time(message), _type(message), _flight(message), _facility(message), problem)
+        name = etree.QName(root).localname
+        yield XmlMessage(payload, _time(message), _type(message), _flight(message), _facility(message), problem, name)
 
 
 def _alone(message: etree._Element) -> etree._Element:

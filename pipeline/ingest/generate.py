@@ -83,10 +83,3 @@ def write_hour(out: Path, feed: Feed, moment: int, *, compress: bool) -> dict[st
             lines += 1
     temporary.replace(out / name)
     return {"lines": lines, "bytes": size}
-
-
-def described_first_an(inputs: list[str]) -> int | None:
-    """The first AN that a generated directory says it has, so that a packet has the same AN as in the live feed."""
-    if len(inputs) == 1 and (Path(inputs[0]) / DESCRIPTION).is_file():
-        return int(json.loads((Path(inputs[0]) / DESCRIPTION).read_text())["first_an"])
-    return None

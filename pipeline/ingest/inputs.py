@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
+import io
+import lzma
 import os
 import re
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
@@ -21,11 +25,16 @@ _LEAST_CHUNK_BYTES = 2 << 20
 _MOST_CHUNK_BYTES = 16 << 20
 _CHUNKS_A_WORKER = 4
 _BLOCK_BYTES = 4 << 20
+# How much larger a compressed file is than it looks, about.
+_UNPACKED = 5
 # A line this long is not a message. The rest of it is skipped, so that no file can fill the memory.
 _MAX_LINE_BYTES = 64 << 10
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_LOOK_BYTES = 64 << 10
 _DATED = re.compile(r"(?<!\d)(19\d\d|20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
+
+
+class Unreadable(PipelineError):
+    """A file that breaks off, or is not what its first bytes say."""
 
 
 class Chunk(NamedTuple):
@@ -39,12 +48,15 @@ class Chunk(NamedTuple):
 
 
 def expand(paths: Sequence[str]) -> list[Path]:
-    """The files that were meant, in order: a directory means all files in it by name, but hidden ones and `*.json`."""
+    """The files that were meant, in order: a directory means all files below it by name, but hidden ones and `*.json`.
+
+    A file that is meant twice is taken once.
+    """
     found: list[Path] = []
     for name in paths:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._" and p.suffix != ".json")
+            inside = sorted(p for p in path.rglob("*") if p.is_file() and _is_meant(p.relative_to(path)))
             if not inside:
                 raise PipelineError(f"no files in {path}")
             found += inside
@@ -52,13 +64,68 @@ def expand(paths: Sequence[str]) -> list[Path]:
             found.append(path)
         else:
             raise PipelineError(f"no file {path}")
-    return [path.absolute() for path in found]
+    return list(dict.fromkeys(path.absolute() for path in found))
 
 
-def is_compressed(path: Path) -> bool:
-    with path.open("rb") as file:
-        magic = file.read(4)
-    return magic.startswith(_GZIP) or magic == _ZSTD
+def _is_meant(path: Path) -> bool:
+    return path.suffix != ".json" and not any(part[0] in "._" for part in path.parts)
+
+
+def opener_of(path: str | Path) -> Callable[[Any], Any] | None:
+    """How to read a file that can't be read from the middle: compressed, or with lines that end in CR alone.
+
+    None for plain text. PipelineError for a kind that is not read.
+    """
+    with open(path, "rb") as file:
+        begin = file.read(_LOOK_BYTES)
+    for magic, opener in _OPENERS.items():
+        if begin.startswith(magic):
+            return opener
+    for magic, name in _REFUSED.items():
+        if begin.startswith(magic):
+            raise PipelineError(f"{path} is a {name} file: unpack it first")
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise PipelineError(f"{path} is UTF-16: convert it first, for example with `iconv -f UTF-16 -t UTF-8`")
+    return _CrFile if b"\r" in begin and b"\n" not in begin else None
+
+
+class _CrFile(io.RawIOBase):
+    """A file whose lines end in CR, as if they ended in LF."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size).replace(b"\r", b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+_OPENERS: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\x28\xb5\x2f\xfd": zstandard.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+_REFUSED = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!": "rar", b"PAR1": "Parquet"}
+
+
+UNREADABLE_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+
+
+def unpacker_of(path: str | Path) -> Callable[..., Any]:
+    """How to open a file that is read whole, by its first bytes. PipelineError for a kind that is not read."""
+    with open(path, "rb") as file:
+        begin = file.read(8)
+    for magic, name in _REFUSED.items():
+        if begin.startswith(magic):
+            raise PipelineError(f"{path} is a {name} file: unpack it first")
+    return next((opener for magic, opener in _OPENERS.items() if begin.startswith(magic)), open)
 
 
 def chunk_bytes_for(files: Sequence[Path], workers: int) -> int:
@@ -72,7 +139,7 @@ def chunk_bytes_for(files: Sequence[Path], workers: int) -> int:
 def cut(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
     chunks: list[Chunk] = []
     for number, path in enumerate(files):
-        if is_compressed(path):
+        if opener_of(path) is not None:
             chunks.append(Chunk(str(path), 0, -1, number))
             continue
         size = path.stat().st_size
@@ -83,13 +150,25 @@ def cut(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
 
 
 def _open(path: str) -> BinaryIO:
-    with open(path, "rb") as file:
-        magic = file.read(4)
-    if magic.startswith(_GZIP):
-        return cast("BinaryIO", gzip.open(path, "rb"))
-    if magic == _ZSTD:
-        return cast("BinaryIO", zstandard.open(path, "rb"))
-    return open(path, "rb")
+    opener = opener_of(path)
+    if opener is None:
+        return open(path, "rb")
+    opened: BinaryIO = opener(path)
+    return opened
+
+
+def pack(chunks: Sequence[Chunk], most_bytes: int) -> list[range]:
+    """Pieces of small files together, so that a task has something to do: ranges of their numbers, in order."""
+    packed: list[range] = []
+    begin = held = 0
+    for number, chunk in enumerate(chunks):
+        size = chunk.end - chunk.start if chunk.end >= 0 else os.path.getsize(chunk.path) * _UNPACKED
+        if held and held + size > most_bytes:
+            packed.append(range(begin, number))
+            begin, held = number, 0
+        held += size
+    packed.append(range(begin, len(chunks)))
+    return packed
 
 
 def blocks(chunk: Chunk) -> Iterator[list[bytes]]:
@@ -102,8 +181,8 @@ def texts(chunk: Chunk) -> Iterator[bytes]:
     try:
         with _open(chunk.path) as file:
             yield from _blocks(file, chunk)
-    except (OSError, EOFError, zstandard.ZstdError) as error:
-        raise PipelineError(f"cannot read {chunk.path}: {error}") from error
+    except UNREADABLE_ERRORS as error:
+        raise Unreadable(f"cannot read {chunk.path}: {error}") from error
 
 
 def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[bytes]:
@@ -113,7 +192,12 @@ def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[bytes]:
         if chunk.start:
             # The line that began before belongs to the piece before, also when it ends exactly here.
             file.seek(chunk.start - 1)
-            left -= len(file.readline()) - 1
+            left += 1
+            while left > 0:  # such a line may be longer than all of our memory
+                begun = file.readline(min(left, _BLOCK_BYTES))
+                left -= len(begun)
+                if not begun or begun.endswith(b"\n"):
+                    break
             if left <= 0:
                 return
     carry = b""
@@ -134,10 +218,8 @@ def _blocks(file: BinaryIO, chunk: Chunk) -> Iterator[bytes]:
         yield carry
 
 
-def reference_date(path: Path, given: date | None) -> date:
-    """The date that a file's first line is near to: given, in its name, or that of the file itself."""
-    if given is not None:
-        return given
+def reference_date(path: Path) -> date:
+    """The date that a file's first line is probably near to: in its name, or that of the file itself."""
     named = _DATED.search(path.name)
     if named:
         try:
@@ -153,5 +235,4 @@ def digest(files: Sequence[Path], *parameters: object) -> str:
     for path in files:
         with path.open("rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
-        whole.update(os.fsencode(path.name))
     return whole.hexdigest()

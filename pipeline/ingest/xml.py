@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,63 +9,78 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zstandard
-
 from pipeline.archive.manifest import Archive, DataFile, Job
 from pipeline.archive.parts import PartWriter, partition_of
 from pipeline.archive.schema import checksum
 from pipeline.ingest.faaxml import split
-from pipeline.ingest.inputs import digest, expand, reference_date
-from pipeline.ingest.text import Ingested, unchanged_by, without_repeats
+from pipeline.ingest.inputs import UNREADABLE_ERRORS, Unreadable, digest, expand, reference_date, unpacker_of
+from pipeline.ingest.repeats import without_repeats
+from pipeline.ingest.text import Ingested, InputFile, lines_in, unchanged_by
 from pipeline.session import PipelineError
+from pipeline.tables.write import TableWriter
 from pipeline.tasks import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_FILE_BYTES = 256 << 20
+ROOTS = {"tfms": frozenset({"tfmDataService"}), "sfdps": frozenset({"MessageCollection", "NasFlight", "NasMessage"})}
+"""What the documents of each format begin with."""
 
 
 def _content(path: str) -> bytes:
-    data = Path(path).read_bytes()
+    """A file's content, unpacked; `PipelineError` when that is too much, or can't be done."""
+    try:
+        with unpacker_of(path)(path, "rb") as file:
+            data: bytes = file.read(MAX_FILE_BYTES + 1)
+    except UNREADABLE_ERRORS as error:
+        raise Unreadable(f"cannot read {path}: {error}") from error
     if len(data) > MAX_FILE_BYTES:
-        raise PipelineError(f"{path} has {len(data):,} bytes, maximum {MAX_FILE_BYTES:,}")
-    if data.startswith(b"\x1f\x8b"):
-        return gzip.decompress(data)
-    if data.startswith(b"\x28\xb5\x2f\xfd"):
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_FILE_BYTES)
+        raise PipelineError(f"{path} has more than {MAX_FILE_BYTES:,} bytes of XML")
     return data
 
 
 def ingest_xml(
-    spark: SparkSession,
+    spark: SparkSession | None,
     raw: Sequence[str],
     out: str | Path,
     *,
     stream: str,
+    kind: str | None = None,
     day: date | None = None,
     first_an: int | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> Ingested:
-    """XML files to the archive; ANs count the messages over the whole input. The same input twice changes nothing."""
+    """XML files to the archive; ANs go on from the stream's last one. The same input twice changes nothing.
+
+    `kind` is what the documents must be, by the name of their root element.
+    """
     files = expand(raw)
-    references = [reference_date(path, day) for path in files]
+    references = [day or reference_date(path) for path in files]
     archive = Archive(out)
-    key = digest(files, "xml", stream, first_an, [str(reference) for reference in references])
-    if archive.manifest().has(key):
+    key = digest(files, "xml", stream, first_an, day)
+    if archive.manifest().done(key) is not None:
         return unchanged_by(archive, key)
     on_progress(f"pass 1 of 2: counting {len(files)} files")
-    counts = [report["messages"] for report in each(spark, [str(path) for path in files], _count_task)]
-    first = first_an if first_an is not None else 0
+    counts = [report["messages"] for report in each(spark, [str(path) for path in files], _count_task(kind))]
+    if sum(counts) == 0:
+        raise PipelineError("the input is empty")
+    first = first_an if first_an is not None else _next_an(archive, stream)
     begins = [first + sum(counts[:number]) for number in range(len(files))]
     on_progress(f"pass 2 of 2: {sum(counts):,} messages")
     with archive.staging("ingest") as staging:
         work = [(str(path), begin, str(day)) for path, begin, day in zip(files, begins, references, strict=True)]
         reports = each(spark, work, _convert_task(str(staging), stream))
         staged = [DataFile(**file) for report in reports for file in report["files"]]
-        staged = without_repeats(spark, archive, staged, staging, stream)
+        written = lines_in(staged)
+        is_counted = first_an is not None
+        staged = without_repeats(
+            spark, archive, staged, staging, stream, is_counted=is_counted, by_content=not is_counted
+        )
         last = first + sum(counts) - 1
-        job = Job(key, "ingest", stream, first, last, True, {"inputs": [path.name for path in files]})
+        repeated = written - lines_in(staged)
+        # What was there already leaves its new number unused.
+        job = Job(key, "ingest", stream, first, last, not repeated, {"inputs": [path.name for path in files[:20]]})
         archive.commit(job, [(staging / file.path, file) for file in staged])
     types: Counter[str] = Counter()
     refused = 0
@@ -75,11 +89,31 @@ def ingest_xml(
         refused += report["refused"]
     reasons = {"no-xml": refused} if refused else {}
     size = sum(file.size for file in staged)
-    return Ingested(types.total(), reasons, 0, dict(types), first, last, len(staged), size, False)
+    made = sum(file.dataset == "packets" for file in staged)
+    inputs = tuple(
+        InputFile(str(path), path.stat().st_size, count, count - report["refused"], report["refused"], 0)
+        for path, count, report in zip(files, counts, reports, strict=True)
+    )
+    return Ingested(types.total(), reasons, 0, dict(types), first, last, made, size, False, repeated, inputs)
 
 
-def _count_task(path: str) -> dict[str, Any]:
-    return {"messages": sum(1 for _ in split(_content(path)))}
+def _next_an(archive: Archive, stream: str) -> int:
+    """These messages carry no numbers of their own: they go on where the archive's end."""
+    present = archive.manifest()
+    files = present.select("packets", stream=stream) + present.select("quarantine", stream=stream)
+    return max((file.last_an for file in files), default=-1) + 1
+
+
+def _count_task(kind: str | None) -> Callable[[str], dict[str, Any]]:
+    def task(path: str) -> dict[str, Any]:
+        messages = 0
+        for message in split(_content(path)):
+            messages += 1
+            if kind is not None and message.root is not None and message.root not in ROOTS[kind]:
+                raise PipelineError(f"{path} is not {kind.upper()}: its root element is {message.root}")
+        return {"messages": messages}
+
+    return task
 
 
 def _convert_task(staging: str, stream: str) -> Callable[[tuple[str, int, str]], dict[str, Any]]:
@@ -108,8 +142,12 @@ def _convert_task(staging: str, stream: str) -> Callable[[tuple[str, int, str]],
                 dataset = "quarantine"
             rows.setdefault(partition_of(dataset, stream, time_us // 1_000_000), []).append(row)
             an += 1
+        tables = TableWriter(Path(staging), f"{item[1]:020d}", stream)
         for partition, held in rows.items():
             writer.write(partition, list(zip(*held, strict=True)))
-        return {"types": types, "refused": refused, "files": [asdict(file) for file in writer.finish()]}
+            for row in held if partition.dataset == "packets" else ():
+                tables.add_packet(row)
+        files = [*writer.finish(), *tables.finish()]
+        return {"types": types, "refused": refused, "files": [asdict(file) for file in files]}
 
     return task

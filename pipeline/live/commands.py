@@ -19,6 +19,11 @@ from urllib.parse import urlencode
 
 from pipeline.session import PipelineError
 
+
+class RecorderEnded(PipelineError):
+    """The process that joined the mesh for us is gone."""
+
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -52,6 +57,21 @@ def root_command(
     return [*command, *(["--speed", f"{speed:g}"] if speed else ["--rate", "0"]), *more]
 
 
+def start_alert_root(
+    roots_key: str, log: Path, *, bootstrap: str | None, owner: Path | None
+) -> subprocess.Popen[bytes]:
+    """A root that publishes a log as it grows. It is ended with this process."""
+    command = [sys.executable, "-m", "peer", "root", "--roots-key", roots_key, "--feed", f"log:{log}", "--follow"]
+    for address in (bootstrap or "").replace(",", " ").split():
+        command += ["--bootstrap", address]
+    if owner is not None:
+        command += ["--owner", str(owner)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=end_with_parent() if sys.platform == "linux" else None,
+    )  # fmt: skip
+
+
 def is_written(log: Path) -> bool:
     """Whether a living process writes this packet log."""
     try:
@@ -81,7 +101,7 @@ def start_recorder(
             stdout=subprocess.DEVNULL,
             stderr=(log / "recorder.err").open("wb"),
             start_new_session=True,  # Spark hangs up on the whole group of its workers: the log would end unsynced
-            preexec_fn=_end_with_parent() if sys.platform == "linux" else None,
+            preexec_fn=end_with_parent() if sys.platform == "linux" else None,
         )
     except OSError as error:
         raise PipelineError(f"cannot start `peer record`: {error.strerror}") from error
@@ -89,7 +109,7 @@ def start_recorder(
     return process
 
 
-def _end_with_parent() -> Callable[[], object]:
+def end_with_parent() -> Callable[[], object]:
     """For a child before it runs its program: have the kernel end it when we are gone, however we went.
 
     Spark kills the worker that plans batches without notice, and an unread recorder would stay forever.
@@ -99,8 +119,8 @@ def _end_with_parent() -> Callable[[], object]:
 
 
 def check_recorder(process: subprocess.Popen[bytes], log: Path) -> None:
-    """`PipelineError` with the recorder's own last line if it has ended."""
+    """`RecorderEnded` with the recorder's own last line if it has."""
     if process.poll() is None:
         return
     said = (log / "recorder.err").read_text(errors="replace").strip().splitlines()
-    raise PipelineError(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'no message'}")
+    raise RecorderEnded(f"`peer record` ended with {process.returncode}: {said[-1] if said else 'no message'}")

@@ -2,27 +2,34 @@
 
 Spark's checkpoint makes a batch the same positions again after a crash; the archive takes a job's key only once; the
 key is the checkpoint's id and the batch's number. So a batch that was committed and is run again changes nothing.
+Between batches small files are merged, so that the archive stays one that can be read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+import asdi
+from asdi.origin import split_origin_untrusted
+from peer.feeds.stamp import strip_stamp
+from pipeline.archive.jobs import compact_recent
 from pipeline.archive.manifest import Archive, DataFile, Job
 from pipeline.archive.parts import PartWriter, partition_of
 from pipeline.archive.schema import GAP_TYPE, checksum
+from pipeline.ingest.text import exact, lines_in
 from pipeline.session import PipelineError
 from pipeline.source import register
+from pipeline.tables.write import TableWriter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,9 +55,9 @@ def describe(packet: bytes) -> tuple[str, str | None]:
     return (root[1].decode("ascii", "replace") if root else "unknown"), None
 
 
-def write_batch(batch: DataFrame, archive: Archive, stream: str, key: str) -> Job | None:
-    """One batch of the source into the archive, under its key. None when the archive has it already."""
-    if archive.manifest().has(key):
+def write_batch(batch: DataFrame, archive: Archive, stream: str, recorder: str, number: int) -> Job | None:
+    """One batch of a recorder into the archive, under its number. None when the archive has it already."""
+    if archive.manifest().has(Job(recorder, "record", stream, 0, -1, False, batch=number)):
         return None
     with archive.staging("record") as staging:
         target = str(staging)
@@ -59,10 +66,13 @@ def write_batch(batch: DataFrame, archive: Archive, stream: str, key: str) -> Jo
             import pyarrow as pa
 
             writer = PartWriter(Path(target), "record")
+            tables = TableWriter(Path(target), "record", stream)
             for part in batches:
                 for partition, rows in _rows(part, stream).items():
                     writer.write(partition, list(zip(*rows, strict=True)))
-            reports = [json.dumps(asdict(file)) for file in writer.finish()]
+                    for row in rows:
+                        tables.add_packet(row)
+            reports = [json.dumps(asdict(file)) for file in [*writer.finish(), *tables.finish()]]
             yield pa.RecordBatch.from_arrays([pa.array(reports, pa.string())], names=["report"])
 
         columns = ["an", "time", "xml", "after"]
@@ -70,7 +80,7 @@ def write_batch(batch: DataFrame, archive: Archive, stream: str, key: str) -> Jo
         files = [DataFile(**json.loads(row.report)) for row in reports]
         first = min((file.first_an for file in files), default=0)
         last = max((file.last_an for file in files), default=-1)
-        job = Job(key, "record", stream, first, last, False, {"rows": sum(file.rows for file in files)})
+        job = Job(recorder, "record", stream, first, last, False, {"rows": lines_in(files)}, number)
         archive.commit(job, [(staging / file.path, file) for file in files])
         return job
 
@@ -81,10 +91,34 @@ def _rows(part: pyarrow.RecordBatch, stream: str) -> dict[Any, list[tuple[Any, .
     found: dict[Any, list[tuple[Any, ...]]] = {}
     columns = [part.column(0), part.column(1).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), *part.columns[2:]]
     for an, us, xml, after in zip(*(column.to_pylist() for column in columns), strict=True):
-        kind, flight = (GAP_TYPE, None) if xml is None else describe(xml)
-        row = (an, us, kind, None, flight, None, None, xml, after, checksum(an, xml))
-        found.setdefault(partition_of("packets", stream, us // 1_000_000), []).append(row)
+        row = _gap(an, us, after) if xml is None else packet_row(an, us, xml)
+        found.setdefault(partition_of("packets", stream, row[1] // 1_000_000), []).append(row)
     return found
+
+
+def _gap(an: int, us: int, after: int) -> tuple[Any, ...]:
+    return (an, us, GAP_TYPE, None, None, None, None, None, after, checksum(an, None))
+
+
+def packet_row(an: int, us: int, payload: bytes) -> tuple[Any, ...]:
+    """A packet that came at this time, as the archive keeps it: as `ingest` would have, if its line came along."""
+    xml, time, line = split_origin_untrusted(strip_stamp(payload))
+    message = _parsed(line, time, xml) if line is not None and time is not None else None
+    if message is None or time is None or line is None:
+        kind, flight = describe(xml)
+        return (an, us, kind, None, flight, None, None, xml, None, checksum(an, xml))
+    said = (message.type, message.facility, message.flight, message.sequence)
+    return (an, time * 1_000_000, *said, exact(line), xml, None, checksum(an, xml))
+
+
+def _parsed(line: bytes, time: int, xml: bytes) -> asdi.Message | None:
+    """The line's message, if the packet is really made of it, and at that time; a root may lie."""
+    try:
+        message = asdi.parse(line)
+    except asdi.AsdiError:
+        return None
+    is_then = (message.day, message.second) == (datetime.fromtimestamp(time, UTC).day, time % 86_400)
+    return message if is_then and asdi.to_xml(message) == xml else None
 
 
 class BatchGate:
@@ -115,6 +149,14 @@ class BatchGate:
         return True
 
 
+def recorder_id(folder: Path) -> str:
+    """What the archive knows the writer of this folder by."""
+    identity = folder / "identity"
+    if not identity.exists():
+        identity.write_text(uuid.uuid4().hex)
+    return identity.read_text().strip()
+
+
 def record(
     spark: SparkSession,
     options: dict[str, str],
@@ -130,16 +172,13 @@ def record(
     """Start the query. With `once` it ends when it has what the log has now. A `gate` is for who will stop it."""
     archive = Archive(out)
     checkpoint.mkdir(parents=True, exist_ok=True)
-    identity = checkpoint / "identity"
-    if not identity.exists():
-        identity.write_text(uuid.uuid4().hex)
-    name = identity.read_text().strip()
+    name = recorder_id(checkpoint)
     entry = gate or BatchGate()
 
     def sink(batch: DataFrame, number: int) -> None:
-        key = hashlib.sha256(f"record {name} {number}".encode()).hexdigest()
         with entry:
-            write_batch(batch, archive, stream, key)
+            write_batch(batch, archive, stream, name, number)
+            compact_recent(archive)
 
     register(spark)
     source = spark.readStream.format("mesh").options(**options).load()

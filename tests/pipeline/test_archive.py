@@ -70,6 +70,10 @@ def test_interleaved_files_are_replayed_in_order(tmp_path):
     assert ans(archive) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
 
 
+def on_disk(archive: Archive) -> set[str]:
+    return {str(path.relative_to(archive.path)) for path in (archive.path / "packets").rglob("*.parquet")}
+
+
 class Died(BaseException):
     """As sudden as SIGKILL: nothing catches it on the way."""
 
@@ -105,13 +109,15 @@ def test_a_commit_that_dies_is_whole_or_not_there(tmp_path, monkeypatch, step, a
     assert ans(archive) in (list(range(5)), list(range(10)))
     # The next job does the work, or finds it done, and sweeps what the dead one left.
     current = archive.manifest()
-    if not current.has("b"):
+    if current.done("b") is None:
         write(archive, "b", 0, 10, replaced=replaced)
     write(archive, "c", 10, 1)
     assert ans(archive) == list(range(11))
-    named = {file.path for file in archive.manifest().files}
-    present = {str(path.relative_to(tmp_path)) for path in (tmp_path / "packets").rglob("*.parquet")}
-    assert present == named
+    assert on_disk(archive) == {file.path for file in archive.manifest().files} | set(replaced)  # for its readers
+    archive.grace_seconds = 0
+    write(archive, "d", 11, 1)
+    assert on_disk(archive) == {file.path for file in archive.manifest().files}
+    assert not (tmp_path / "_manifest" / "intent").exists()
     assert not any((tmp_path / "_staging").iterdir())
 
 

@@ -112,3 +112,23 @@ def test_a_cluster_gives_what_local_mode_gives(cluster, tmp_path):
     assert len(rates) == 3
     assert played == again
     assert len(played) == packets > 5000
+
+
+def test_on_a_cluster_the_driver_has_an_address_that_workers_can_reach(monkeypatch):
+    """It was 127.0.0.1 for every master: workers on another host died in a loop while the user read "0 of 1 tasks"."""
+    from pipeline import session
+
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setattr(session, "find_java", lambda: session.Java(Path("/none"), 21, "test"))
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    session.prepare_environment("spark://192.0.2.7:7077")
+    assert "SPARK_LOCAL_IP" not in os.environ
+    own = session.address_towards("spark://127.0.0.1:7077,127.0.0.2:7077")
+    assert own == "127.0.0.1"
+    assert session._settings("spark://127.0.0.1:7077", light=True)["spark.driver.host"] == "127.0.0.1"
+    assert session.address_towards("yarn") is None
+    with pytest.raises(session.PipelineError, match=r"the master.s host no\.such\.host\.invalid has no address"):
+        session.address_towards("spark://no.such.host.invalid:7077")
+    session.prepare_environment()
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    monkeypatch.delenv("SPARK_LOCAL_IP")

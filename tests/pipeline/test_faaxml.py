@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import shutil
 
 import pytest
+import zstandard
 from lxml import etree
 
 from pipeline.archive.jobs import read, verify
 from pipeline.archive.manifest import Archive
 from pipeline.cli import main
 from pipeline.ingest.faaxml import MAX_PACKET_BYTES, split
+from pipeline.ingest.xml import ingest_xml
 from pipeline.replay import iterate
+from pipeline.session import PipelineError
 from tests.pipeline.conftest import SHARED
 
 TFMS = b"""<ds:tfmDataService xmlns:ds="urn:ds" xmlns:fdm="urn:fdm" xmlns:nxce="urn:e"><fltdOutput>
@@ -76,13 +82,13 @@ def test_ingest(spark, tmp_path):
     (raw / "one.xml").write_bytes(TFMS)
     (raw / "two.xml").write_bytes(b"broken")
     shutil.copy(raw / "one.xml", raw / "zz.xml")
-    done = ingest_xml(spark, [str(raw)], tmp_path / "a", stream="tfms")
-    assert (done.packets, done.quarantined, done.last_an) == (4, {"no-xml": 1}, 4)
-    assert ingest_xml(spark, [str(raw)], tmp_path / "a", stream="tfms").unchanged
+    done = ingest_xml(None, [str(raw)], tmp_path / "a", stream="tfms")
+    assert (done.packets, done.quarantined, done.last_an, done.repeated) == (4, {"no-xml": 1}, 4, 2)
+    assert ingest_xml(None, [str(raw)], tmp_path / "a", stream="tfms").unchanged
     rows = read(spark, Archive(tmp_path / "a")).orderBy("an").collect()
-    assert [row.an for row in rows] == [0, 1, 3, 4]
+    assert [row.an for row in rows] == [0, 1]
     assert [bytes(row.xml) for row in rows[:2]] == [message.payload for message in split(TFMS)]
-    assert verify(spark, Archive(tmp_path / "a")).problems == []
+    assert verify(None, Archive(tmp_path / "a")).problems == []
 
 
 @pytest.mark.spark
@@ -101,3 +107,41 @@ def test_real_samples_go_through_the_command(spark, tmp_path, capsys, form, name
     expected = [message.payload for name in names for message in split((REAL / name).read_bytes())]
     assert (done["quarantined"], done["packets"]) == ({}, len(expected))
     assert [packet.payload for packet in iterate(tmp_path / "a", stream=form)] == expected
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_file_goes_on_where_the_first_ended_and_another_format_is_refused(spark, tmp_path):
+    """Numbering began at 0 each time, so that the second file of a stream was refused as other content."""
+    one, two, other = tmp_path / "one.xml", tmp_path / "two.xml", tmp_path / "tais.xml"
+    one.write_bytes(TFMS)
+    two.write_bytes(TFMS.replace(b"AAL1", b"AAL2").replace(b"LOF3414", b"LOF1"))
+    other.write_bytes(b"<TATrackAndFlightPlan/>")
+    out = tmp_path / "a"
+    first = ingest_xml(None, [str(one)], out, stream="tfms", kind="tfms")
+    second = ingest_xml(None, [str(two)], out, stream="tfms", kind="tfms")
+    assert [(done.first_an, done.last_an) for done in (first, second)] == [(0, 1), (2, 3)]
+    assert ingest_xml(None, [str(one)], out, stream="tfms", kind="tfms").unchanged
+    assert verify(None, Archive(out)).problems == []
+    with pytest.raises(Exception, match=r"tais\.xml is not SFDPS: its root element is TATrackAndFlightPlan"):
+        ingest_xml(None, [str(other)], out, stream="sfdps", kind="sfdps")
+
+
+def test_compressed_xml_is_read_and_a_bomb_is_refused(tmp_path, monkeypatch):
+    """bzip2 and xz went to the quarantine as bytes that are no XML; a small gzip file could fill the memory."""
+    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
+    for number, (name, pack) in enumerate(packed.items()):
+        content = TFMS.replace(b"AAL1", b"AAL%d" % (number + 2))
+        (tmp_path / f"{name}.xml.{name}").write_bytes(pack(content))
+        done = ingest_xml(None, [str(tmp_path / f"{name}.xml.{name}")], tmp_path / "a", stream="tfms", kind="tfms")
+        assert done.quarantined == {}
+        assert [(each.lines, each.packets, each.quarantined) for each in done.inputs] == [(2, 2, 0)]
+    monkeypatch.setattr("pipeline.ingest.xml.MAX_FILE_BYTES", 100_000)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"<a>" + b" " * 1_000_000 + b"</a>"))
+    with pytest.raises(PipelineError, match="more than 100,000 bytes of XML"):
+        ingest_xml(None, [str(tmp_path / "bomb.gz")], tmp_path / "a", stream="tfms")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(TFMS)[:-12])
+    with pytest.raises(PipelineError, match="cannot read"):
+        ingest_xml(None, [str(tmp_path / "cut.gz")], tmp_path / "a", stream="tfms")

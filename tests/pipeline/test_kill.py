@@ -1,12 +1,13 @@
 """SIGKILL of drivers and workers at random moments: nothing lost, nothing twice, nothing half-written.
 
-`make soak` kills ten of each, every life a Spark of its own; `make test` kills one job, and a worker of the session
-that the tests share. KILLS and KILL_SEED in the environment change how often and which moments; in `make test`
-test_archive.py also dies at every step of a commit.
+`make soak` kills ten of each, every life a Spark of its own; `make test` kills a worker of the session that the tests
+share, and test_archive.py dies at every step of a commit. KILLS and KILL_SEED in the environment change how often and
+which moments.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -135,7 +136,7 @@ def ingest_under_fire(tmp_path: Path, *, kills: int, seconds: int, seed: int) ->
     for life in range(5 * kills):
         if killed.total() == kills:
             break
-        if Archive(out).exists() and stored(out) == whole:  # a life that came to its end: the next begins anew
+        if Archive(out).exists() and stored(out) == whole:  # a life that came to its end: the next begins again
             shutil.rmtree(out)
         left = set(staging.glob("*"))  # what dead lives left there
         process = start(*words)
@@ -203,28 +204,24 @@ def check(spark, out: Path) -> None:
     archive = Archive(out)
     assert verify(spark, archive).problems == []
     present = {str(path.relative_to(out)) for path in (out / "packets").rglob("*.parquet")}
-    assert present == {file.path for file in archive.manifest().files}
+    kept = {each.path for each in archive.manifest().retired if each.path.startswith("packets/")}  # for their readers
+    assert present == {file.path for file in archive.manifest().select()} | kept
     assert list((out / "_staging").iterdir()) == []
 
 
 @marked
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ingest_survives_the_death_of_its_job_and_of_a_worker(spark, tmp_path):
+def test_ingest_survives_the_death_of_a_worker(spark, tmp_path):
     moment = random.Random(SEED)
     raw, out = tmp_path / "raw", tmp_path / "archive"
     lines = raw_files(raw, 300, pieces=8)
     whole = [(line.an, to_xml(parse(line.text))) for line in lines]
     staging = out / "_staging"
-    process = start("ingest", str(raw), "--out", str(out), "--first-an", str(lines[0].an))
-    assert wait_until(process, lambda: any(staging.glob("*")))
-    kill_all(process)
-    assert stored(out) in ([], whole)
     for _ in range(5):
-        left = set(staging.glob("*"))
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(ingest, spark, [str(raw)], out, first_an=lines[0].an)
-            while not (job.done() or set(staging.glob("*")) - left):
+            while not (job.done() or set(staging.glob("*"))):
                 time.sleep(0.01)
             killed = kill_a_worker(os.getpid(), moment) if not job.done() else 0
             job.result(timeout=300)
@@ -253,3 +250,28 @@ def test_ingest_survives_ten_kills(spark, tmp_path):
 @pytest.mark.soak
 def test_record_survives_ten_kills(spark, tmp_path):
     check(spark, record_under_fire(spark, tmp_path, kills=KILLS, seed=SEED))
+
+
+@marked
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_record_goes_on_by_itself_when_all_its_workers_die(tmp_path):
+    """The query ended with its planning worker, and so did the service."""
+    log, out = tmp_path / "log", tmp_path / "archive"
+    packets = [Packet(p.an, p.time * 1_000_000, p.payload) for p in Feed().packets(NOON, NOON + 300)]
+    half = len(packets) // 2
+    with Writer(log, LogConfig(sync_bytes=0)) as writer:
+        writer.append(packets[:half])
+        process = start("record", "--log", str(log), "--out", str(out), "--interval", "0.2")
+        assert wait_until(process, lambda: len(stored(out)) == half)
+        workers = [pid for pid in descendants(process.pid) if is_python_worker(pid)]
+        assert workers
+        for pid in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        writer.append(packets[half:])
+        assert wait_until(process, lambda: len(stored(out)) == len(packets)), process.poll()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert stored(out) == [(packet.an, packet.payload) for packet in packets]
+    assert verify(None, Archive(out)).problems == []

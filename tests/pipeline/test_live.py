@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from pipeline.archive.jobs import read, verify
 from pipeline.archive.manifest import Archive
 from pipeline.live.commands import is_written, recorder_command, root_command
 from pipeline.live.record import BatchGate, describe, record
+from pipeline.live.restarts import Restarts
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN
 from tests.peer.packetlog.test_damage import kill
@@ -89,6 +91,33 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr != "") == ((0, "", False) if ends else (1, "went on\n", True))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"maxRecord": "5"}, "no option 'maxrecord'; did you mean maxRecords?"),
+        ({"rootskey": "asdi"}, "did you mean roots_key?"),
+        ({"colour": "red"}, "there are log, roots_key, query, bootstrap"),
+        ({"from": "yesterday"}, "must be oldest or now, got 'yesterday'"),
+    ],
+)
+def test_a_misspelt_option_is_an_error(tmp_path, options, said):
+    with pytest.raises(PipelineError, match=re.escape(said)):
+        source.MeshReader({"log": str(tmp_path), **options})
+
+
+def test_record_starts_again_after_a_lost_worker_and_not_after_what_stays_wrong():
+    restarts = Restarts()
+    lost = "Python worker exited unexpectedly (crashed)"
+    assert [restarts.delay_after(lost, None) for _ in range(7)] == [1, 2, 4, 8, 16, 32, None]
+    restarts = Restarts()
+    assert [restarts.delay_after(lost, batch) for batch in (3, 3, 4, 4, 4)] == [1, 2, 1, 2, 4]
+    assert restarts.total == 5
+    assert Restarts().delay_after("...\npipeline.session.PipelineError: positions 0 to 5 are gone", 9) is None
+    ended = "pipeline.live.commands.RecorderEnded: `peer record` ended with -9: no message"
+    assert Restarts().delay_after(ended, None) is None
+    assert Restarts().delay_after(ended, 9) == 1
 
 
 def test_a_log_that_can_not_be_written_is_read_as_far_as_it_was_synced(tmp_path, monkeypatch, caplog):
@@ -173,8 +202,9 @@ def test_a_batch_that_is_run_again_changes_nothing(spark, tmp_path):
     frame = spark.createDataFrame(rows, COLUMNS.replace("time TIMESTAMP", "time STRING"))
     frame = frame.selectExpr("position", "an", "timestamp_seconds(an) AS time", "xml", "after")
     archive = Archive(tmp_path)
-    assert write_batch(frame, archive, "asdi", "key").details == {"rows": 10}
-    assert write_batch(frame, archive, "asdi", "key") is None
+    assert write_batch(frame, archive, "asdi", "key", 4).details == {"rows": 10}
+    assert write_batch(frame, archive, "asdi", "key", 4) is None
+    assert write_batch(frame, archive, "asdi", "key", 3) is None
     assert read(spark, archive).count() == 10
 
 

@@ -20,8 +20,9 @@ from pipeline.archive.manifest import Archive
 from pipeline.cli import INTERRUPTED
 from pipeline.live.commands import is_written
 from pipeline.replay import iterate
+from pipeline.sink import append
 from tests.asdi.lines import GOLDEN
-from tests.peer.cli.command import LOCAL, PATIENCE, call, root
+from tests.peer.cli.command import LOCAL, PATIENCE, Running, call, root
 from tests.pipeline.conftest import SHORT_LIVED, record_once
 from tests.pipeline.test_kill import descendants, kill_all, wait_until
 
@@ -138,6 +139,11 @@ def test_an_archive_is_replayed_by_a_root(archive_path, tmp_path):
             "join", "--roots-key", "asdi", *LOCAL, "--bootstrap", address, "--leaf", "--parents", "1", "--format",
             "jsonl", "--from", "oldest", "--count", str(len(expected)), "--timeout", str(PATIENCE),
         )  # fmt: skip
+        below = descendants(life.pid)
+        assert below
+        life.terminate()  # a service is stopped like this; the root stayed, and published on
+        life.wait(PATIENCE)
+        assert holds_soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
     finally:
         kill_all(life)
         life.stderr.close()
@@ -159,3 +165,19 @@ def test_an_archive_as_a_feed(archive_path):
     for wrong in ("from=noon", "form=1", "from"):
         with pytest.raises(FeedError, match="from"):
             list(archive_packets(f"{archive_path}?{wrong}"))
+
+
+def test_a_log_that_grows_is_published_as_it_grows(tmp_path):
+    """What the sink `mesh` writes, at a client: packets that came before the root did, and after the client did."""
+    log, first = tmp_path / "log", 3 << 20
+    append(log, [b"<alert>1</alert>", b"<alert>2</alert>"], batch=3, stream="alerts")
+    with root("--feed", f"log:{log}", "--follow", stream="alerts") as (_, address):
+        client = Running(
+            "join", "--roots-key", "alerts", *LOCAL, "--bootstrap", address, "--leaf", "--parents", "1", "--format",
+            "jsonl", "--from", "oldest", "--count", "3", "--timeout", str(PATIENCE),
+        )  # fmt: skip
+        client.until(lambda: len(client.out) >= 2)
+        append(log, [b"<alert>1</alert>"], batch=4, stream="alerts")
+        assert client.end() == 0, client.text
+    got = [json.loads(line) for line in client.out]
+    assert [line["an"] for line in got] == [first, first + 1, 4 << 20]

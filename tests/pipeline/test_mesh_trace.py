@@ -77,6 +77,11 @@ def test_from_traces_of_real_peers_to_the_table(spark, tmp_path, capsys):
     assert row["duplicates"] == sum(event["count"] for event in events(trace, "duplicate")) > 0
     assert 0 < row["latency_p50"] <= row["latency_p99"]
     assert 0 < row["repair_p50"] < PATIENCE
+    # Two parents at a time, one of which was replaced: what they brought first adds up to what was delivered, about.
+    brought = [entry for entry in found["first_copies"] if entry["peer"] == written[0]["peer"]]
+    assert len(brought) >= 2
+    assert sum(entry["share"] for entry in brought) == pytest.approx(1)
+    assert all(0 <= entry["first"] <= entry["copies"] for entry in brought)
     (metric,) = found["protocols"]
     assert metric["protocol"] == "dcp"
     assert metric["received"] == metric["sent"] == sum(entry["delivered"] for entry in rows.values())
