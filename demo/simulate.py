@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -20,7 +20,7 @@ from typing import Any, Final
 from demo.check.ledger import percentile
 from demo.errors import DemoError
 from peer.mesh.config import MeshConfig
-from peer.testing import MeshSimulation, NetworkModel
+from peer.testing import LAN, MeshSimulation
 from peer.testing.meshpeer import MeshPeer
 from peer.testing.violations import MeshViolation
 
@@ -133,7 +133,7 @@ def simulate(args: argparse.Namespace) -> Run:
     """Arrivals, churn, calm. A broken promise ends the run and is reported."""
     config = MeshConfig(parents_wanted=args.parents, capacity=args.capacity)
     simulation = MeshSimulation(
-        args.seed, config=config, network=NetworkModel(loss=args.loss), walks_up=args.peers <= 200
+        args.seed, config=config, network=replace(LAN, loss=args.loss), walks_up=args.peers <= 200
     )
     run = Run(simulation, Random(f"churn {args.seed}"))
     over = min(MAX_BUILD, args.peers / BUILD_RATE)
@@ -141,7 +141,7 @@ def simulate(args: argparse.Namespace) -> Run:
     begin = over + SETTLE
     end = begin + args.minutes * 60
     if args.churn:
-        simulation.clock.at(begin, _die, run, args.churn * args.peers / 60, end)
+        simulation.network.at(begin, _die, run, args.churn * args.peers / 60, end)
     bar = _Bar(end + CALM)
     began = time.perf_counter()
     try:
@@ -167,8 +167,8 @@ def _die(run: Run, rate: float, end: float) -> None:
         victim = run.dice.choice(live)
         simulation.crash(victim)
         run.deaths += 1
-        simulation.clock.after(run.dice.uniform(*AWAY), _return, simulation, victim)
-    simulation.clock.after(run.dice.expovariate(rate), _die, run, rate, end)
+        simulation.network.after(run.dice.uniform(*AWAY), _return, simulation, victim)
+    simulation.network.after(run.dice.expovariate(rate), _die, run, rate, end)
 
 
 def _return(simulation: MeshSimulation, peer: MeshPeer) -> None:
@@ -208,7 +208,7 @@ def summarise(run: Run, args: argparse.Namespace) -> dict[str, Any]:
         "virtual_s": round(simulation.now, 1),
         "seed": args.seed,
         "deaths": run.deaths,
-        "events": simulation.clock.events,
+        "events": simulation.network.steps,
         "checks": measures.checks,
         "reached_at_once": round(sum(sample.reached for sample in churn) / live, 6) if live else 1.0,
         "reached_worst_second": round(min((s.reached / s.live for s in churn if s.live), default=1.0), 6),

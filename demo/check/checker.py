@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from demo.check.truth import Fact, Truth
 from xmlswitch import Query
 
 MAX_COMPLAINTS = 20
+OWED_FOR = 2_000
+"""ANs: a packet that was skipped may still come as omitted, until the client is this far past it."""
 
 
 class ClientCheck:
@@ -30,6 +32,9 @@ class ClientCheck:
         self.delivered = 0
         self.lost = 0
         self.gaps = 0
+        self.late = 0
+        """Packets that a parent had left out, and that came after later ones: delivered, and in order for nobody."""
+        self._owed: dict[int, str] = {}  # skipped, with how; to be lost if they do not come as omitted
         self.complaints: list[str] = []
         self.wrong = 0
 
@@ -46,7 +51,7 @@ class ClientCheck:
             if any(after < fact.an <= until for after, until in self._told_gaps):
                 self.lost += 1
             else:
-                self._lose(fact.an, "was skipped")
+                self._owed[fact.an] = "was skipped"
 
     # --- what the client was handed -----------------------------------------------------------------------------------
 
@@ -80,6 +85,21 @@ class ClientCheck:
             return fact
         return None
 
+    def omitted(self, an: int, crc: int) -> None:
+        """A packet that was skipped has come after all."""
+        fact = self._truth[an]
+        if an in self._expected:  # nothing beyond it was handed over yet
+            self._expected.remove(an)
+            heapify(self._expected)
+        elif self._owed.pop(an, None) is None:
+            self._complain(f"{an} arrived as omitted, but was not missing")
+            return
+        if fact is None or fact.crc != crc:
+            self._complain(f"{an} differs from the feed")
+            return
+        self.late += 1
+        self.delivered += 1
+
     def gap(self, after: int, until: int) -> None:
         self.gaps += 1
         if self.position is None:
@@ -106,14 +126,17 @@ class ClientCheck:
     @property
     def missing(self) -> int:
         """Published and wanted, and not here yet."""
-        return len(self._expected)
+        return len(self._expected) + len(self._owed)
 
     @property
     def oldest_missing(self) -> int | None:
-        return self._expected[0] if self._expected else None
+        first = self._expected[:1]
+        return min([*first, *self._owed], default=None)
 
     def give_up(self, due_before: float) -> None:
         """At the end of a run: what was due before a moment and is not here by now is lost."""
+        for an in list(self._owed):
+            self._lose(an, self._owed.pop(an))
         while self._expected:
             fact = self._truth[self._expected[0]]
             if fact is not None and fact.due_at > due_before:
@@ -126,7 +149,9 @@ class ClientCheck:
 
     def _settle(self, until: int, what: str) -> None:
         while self._expected and self._expected[0] <= until:
-            self._lose(heappop(self._expected), what)
+            self._owed[heappop(self._expected)] = what
+        for an in [an for an in self._owed if an < until - OWED_FOR]:
+            self._lose(an, self._owed.pop(an))
 
     def _query_at(self, an: int) -> Query:
         return next((query for until, query in self._earlier if an <= until), self.query)

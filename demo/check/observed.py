@@ -31,7 +31,7 @@ ON_THE_WAY = 1.0
 """What was due this recently may still be in transit, and be reported late."""
 CPU_SECONDS = 5.0
 """CPU is the mean over this time: processes report twice per second, and late on a busy machine."""
-COUNTERS = ("duplicates", "nacks", "recovered", "retransmitted")
+COUNTERS = ("duplicates", "nacks", "recovered", "retransmitted", "omitted", "disputed", "protection_changes")
 
 
 class MeshError(Exception):
@@ -116,6 +116,10 @@ class ObservedMesh:
                 check.gap(after, until)
                 if check.lost > lost:
                     self.note("loss", member.name, f"gap: {check.lost - lost} packets lost")
+            case ["omitted", an, crc]:
+                self._published(an, an)  # the root's own word may come later
+                check.omitted(an, crc)
+                self.note("info", member.name, f"packet {an} came late: a parent had left it out")
             case ["query", position, text]:
                 query = Query.parse(text)
                 check.switched(position, query)
@@ -158,6 +162,12 @@ class ObservedMesh:
                 self.note("lostparent", member.name, f"lost its parent {other or 'a peer'}: {reason}", other)
             case "ParentSuspected":
                 self.note("suspected", member.name, f"suspects {other or 'a parent'}: no sign of life", other)
+            case "Disputed":
+                about = f"about packets after {event['after']} up to {event['until']}"
+                text = f"{other or 'a parent'} is contradicted {about}: {event['reason']}"
+                self.note("disputed", member.name, text, other)
+            case "Starved":
+                self.note("disputed", member.name, f"parents report packets up to {event['head']} and bring none")
             case "Thawed":
                 self.note("info", member.name, f"woke up after {event['slept']:.1f} s and checks its links")
             case "ColdRestart":

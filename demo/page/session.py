@@ -53,6 +53,7 @@ class Stage:
         scenario = load(name)
         with trio.CancelScope() as self._scope:
             self.mesh.say(f"{scenario.title}. {scenario.about}")
+            self.mesh.reset_clients()  # what a story says about them is true of the queries that they began with
             try:
                 verdict = await Director(self.mesh).judge(scenario)
             except ScenarioError as error:
@@ -163,6 +164,8 @@ class Session:
                 self.stage.storm(routers, clients)
             case {"do": "pace", "name": str(name), "rate": None | int() | float() as rate}:
                 mesh.set_pace(name, rate)
+            case {"do": "lie", "name": str(name), "how": None | str() as how}:
+                mesh.lie(name, how)
             case {"do": "query", "name": str(name), "text": str(text)}:
                 mesh.change_query(name, _short(text))
             case {"do": "watch", "name": str(name)}:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from asdi.flights.table import load as load_table
 from demo.run.localmesh import LocalMesh
 from demo.run.member import Member
 from demo.run.presets import PRESETS
+from demo.run.settings import STREAM
 from demo.scenarios.scenario import built_in, load
+from dht.addresses import endpoint_text
 
 
 def hello(mesh: LocalMesh) -> dict[str, Any]:
@@ -24,7 +28,19 @@ def hello(mesh: LocalMesh) -> dict[str, Any]:
         "scenarios": [{"name": s.name, "title": s.title, "about": s.about, "seconds": s.seconds} for s in scenarios],
         "events": list(mesh.events)[-80:],
         "timeline": _timeline(mesh, 0)[0],
+        "join": join_command(mesh),
     }
+
+
+def join_command(mesh: LocalMesh) -> str | None:
+    """What to type in another terminal, in this folder, to receive the same stream; None while no node is known."""
+    address = next((member.address for member in mesh.members.values() if member.role == "dht"), None)
+    if address is None:
+        return None
+    command = Path(sys.prefix) / "bin" / "skymesh"
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    return f"{command} join {STREAM} --bootstrap {endpoint_text(address)}"
 
 
 def state(mesh: LocalMesh, since: int) -> tuple[dict[str, Any], int]:
@@ -69,6 +85,12 @@ def peer(mesh: LocalMesh, member: Member) -> dict[str, Any]:
         "recovered": status.get("recovered", 0),
         "retransmitted": status.get("retransmitted", 0),
         "packets": status.get("packets", 0),
+        "omitted": status.get("omitted", 0),
+        "disputed": status.get("disputed", 0),
+        "protection": status.get("protection", "plain"),
+        "protection_why": status.get("protection_why", ""),
+        "protection_seconds": status.get("protection_seconds", 0.0),
+        "lie": member.lie,
         "restarts": member.restarts,
         "cpu": round(member.cpu, 1),
         "up": [{"name": name} | link for name, link in member.rates.items()],

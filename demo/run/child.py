@@ -19,22 +19,25 @@ from typing import Any
 
 import trio
 
-from dcp import Config, Gap, Packet, Start, Started
+from dcp import Config, Gap, Omitted, Packet, Start, Started
+from dcp.testing.faulty import FaultySocket
 from demo.run.channel import Channel
-from demo.run.faults import FaultySocket, Weather
+from demo.run.faults import Weather
 from demo.run.feed import FeedPlan
 from demo.run.lifeline import die_with_parent
+from demo.run.lying import Liar
+from demo.run.settings import STREAM
 from dht import DirectoryOptions, Identity, id_text, open_directory
 from dht.addresses import parse_endpoint
 from peer.errors import Overrun
 from peer.items import QuerySwitched
 from peer.mesh.hostport import HostPort
-from peer.node import Peer, open_peer
+from peer.node import Peer
 from peer.observe.statistics import Statistics
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
 
-STREAM = "demo"
 REPORT_INTERVAL = 0.1
 """Interval between reports: a viewer does not notice shorter ones."""
 STATUS_INTERVAL = 0.5
@@ -108,11 +111,14 @@ async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
         ),
     )
     async with open_peer(options, bind=FaultySocket.bind) as peer, trio.open_nursery() as nursery:
-        child = _Child(peer, channel, spec)
+        liar = None if role is Role.LEAF else Liar(peer)
+        child = _Child(peer, channel, spec, liar)
         channel.post({"k": "ready", "address": peer.address, "id": id_text(peer.identity.peer_id)})
         nursery.start_soon(child.report_events)
         nursery.start_soon(child.report_status)
         nursery.start_soon(child.watch_machine)
+        if liar is not None:
+            nursery.start_soon(liar.run)
         if role is Role.ROOT:
             nursery.start_soon(child.publish)
             nursery.start_soon(child.report_batches)
@@ -130,8 +136,9 @@ async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
 
 
 class _Child:
-    def __init__(self, peer: Peer, channel: Channel, spec: dict[str, Any]) -> None:
+    def __init__(self, peer: Peer, channel: Channel, spec: dict[str, Any], liar: Liar | None) -> None:
         self._peer = peer
+        self._liar = liar
         self._channel = channel
         self._spec = spec
         self._items: list[list[Any]] = []
@@ -147,9 +154,16 @@ class _Child:
             case "weather":
                 udp = self._peer.driver.udp
                 assert isinstance(udp, FaultySocket)
-                links = {_pair(address): Weather.from_json(weather) for address, weather in order["links"]}
+                everywhere = Weather.from_json(order["everywhere"])
+                links = {
+                    _pair(address): everywhere.worse(Weather.from_json(weather)).conditions()
+                    for address, weather in order["links"]
+                }
                 cut = frozenset(_pair(address) for address in order["cut"])
-                udp.set_weather(Weather.from_json(order["everywhere"]), links, cut)
+                udp.set_conditions(None if everywhere.is_fair else everywhere.conditions(), links, cut)
+            case "lie":
+                assert self._liar is not None
+                self._liar.lie(order["how"])
             case "query":
                 self._peer.change_query(order["text"])
             case "pace":
@@ -176,6 +190,8 @@ class _Child:
         match item:
             case Packet(an, payload):
                 return [an, zlib.crc32(payload), round(time.monotonic(), 4)]
+            case Omitted(an, payload):
+                return ["omitted", an, zlib.crc32(payload)]
             case Gap(after, until):
                 return ["gap", after, until]
             case Started(position):
@@ -270,12 +286,20 @@ class _Child:
                 "nacks": now.nacks + receiver.slow_nacks,
                 "recovered": now.recovered,
                 "gaps": now.gaps,
+                "omitted": now.omitted,
+                "disputed": now.disputed,
+                "protection": now.protection,
+                "protection_why": now.protection_why,
+                "protection_seconds": now.protection_seconds,
+                "protection_changes": now.protection_changes,
                 "waiting": now.waiting,
             }
         state["up"] = [
             {
                 "address": parent.address,
                 "sound": parent.sound,
+                "dispute": parent.dispute,
+                "protection": parent.protection,
                 "first": parent.first_copies,
                 "copies": parent.copies,
                 "rtt": round(parent.round_trip * 1e3, 2) if parent.round_trip is not None else None,

@@ -6,34 +6,23 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from peer.cli.running import stop_signals
+from peer.cli.stopping import until_stopped
 
 INTERRUPTED = 130
 
 
 def run_interruptible(main: Callable[[], Awaitable[int]]) -> int:
     """The exit code: what `main` returned, or 130. The first of several errors is raised as it is."""
-    result = INTERRUPTED
 
-    async def guarded() -> None:
-        nonlocal result
-        async with trio.open_nursery() as nursery:
-            with trio.open_signal_receiver(*stop_signals()) as signals:
-                nursery.start_soon(_cancel_on, signals, nursery)
-                result = await main()
-                nursery.cancel_scope.cancel()
+    async def guarded() -> int:
+        # A second Ctrl-C waits, too: the mesh's processes are ended first.
+        code, number = await until_stopped(main, impatient=False)
+        return code if number is None else INTERRUPTED
 
     try:
-        trio.run(guarded)
+        return trio.run(guarded)
     except BaseExceptionGroup as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
-    return result
-
-
-async def _cancel_on(signals: object, nursery: trio.Nursery) -> None:
-    async for _ in signals:  # type: ignore[attr-defined]
-        nursery.cancel_scope.cancel()
-        return

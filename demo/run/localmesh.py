@@ -15,6 +15,7 @@ import trio
 from demo.check.observed import MeshError
 from demo.run import scratch
 from demo.run.faults import FAIR, Weather
+from demo.run.lying import LIES
 from demo.run.member import State
 from demo.run.meshprocesses import MeshProcesses
 from demo.run.presets import query_of_client
@@ -72,6 +73,7 @@ class LocalMesh(MeshProcesses):
             if member.state is State.DEAD:
                 member.restarts += 1
                 member.state = State.STARTING
+                member.lie = None
                 self.note("heal", member.name, "restarted")
                 self._nursery.start_soon(self._relaunch, member)
 
@@ -133,6 +135,19 @@ class LocalMesh(MeshProcesses):
         words = f"consumes {rate:g} packets/s" if rate is not None else "consumes at full speed"
         self.note("fault" if rate is not None else "heal", name, words)
 
+    def lie(self, name: str, how: str | None) -> None:
+        """Make a peer lie to its children (see `demo.run.lying`); None: be honest again."""
+        member = self.member(name)
+        if member.role not in ("root", "router"):
+            raise MeshError(f"{name} has no children to lie to")
+        if how is not None and how not in LIES:
+            raise MeshError(f"a lie is one of {', '.join(LIES)}, got {how!r}")
+        if not member.runs:
+            raise MeshError(f"{name} is not running")
+        member.lie = how
+        self._post(member, {"do": "lie", "how": how})
+        self.note("fault" if how is not None else "heal", name, LIES[how] if how is not None else "is honest again")
+
     def change_query(self, name: str, text: str) -> None:
         """QueryError for a bad one."""
         member = self.member(name)
@@ -175,6 +190,9 @@ class LocalMesh(MeshProcesses):
         self.heal_partition(quietly=True)
         self.clear_weather()
         self.thaw(*[m.name for m in self.members.values() if m.state is State.FROZEN])
+        for member in self.members.values():
+            if member.lie is not None and member.runs:
+                self.lie(member.name, None)
         guests = [member for member in self.members.values() if member.is_guest]
         for guest in guests:
             if guest.process is not None:
@@ -185,14 +203,18 @@ class LocalMesh(MeshProcesses):
             del self.members[guest.name]
             self.air.forget(guest.name)
         self.restart(*[m.name for m in self.members.values() if m.state is State.DEAD])
+        self.reset_clients()
+        self.note("heal", "", "everything restored")
+        self.reset_totals()
+
+    def reset_clients(self) -> None:
+        """Each client asks for what it asked for at the start, at full speed."""
         for number in range(1, self.settings.clients + 1):
             member = self.members[f"client-{number}"]
             if member.pace is not None:
                 self.set_pace(member.name, None)
             if member.wanted_query != query_of_client(number):
                 self.change_query(member.name, query_of_client(number))
-        self.note("heal", "", "everything restored")
-        self.reset_totals()
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Whether it came true in time."""

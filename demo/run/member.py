@@ -39,6 +39,8 @@ class Member:
     earlier_cpu: float = 0.0
     pace: float | None = None
     wanted_query: str | None = None
+    lie: str | None = None
+    """How it lies to its children; None while it is honest."""
     excused_until: float = 0.0
     """Packets due until then are not timed: this client was itself stopped, slowed or cut off."""
     thawed_at: float = 0.0

@@ -23,5 +23,7 @@ def link_rates(before: dict[str, Any], after: dict[str, Any], seconds: float) ->
             "loss": round(lost / (lost + passed), 3) if lost + passed > 0 else 0.0,
             "rtt": link["rtt"],
             "sound": link["sound"],
+            "dispute": link.get("dispute"),
+            "protection": link.get("protection"),
         }
     return rates

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from demo.run.feed import FeedPlan
 
+STREAM = "demo"
 MAX_PEERS = 120
 """Processes of one demo, storms included: a laptop must survive a nervous finger."""
 

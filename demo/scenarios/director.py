@@ -121,6 +121,9 @@ class Director:
             case "query":
                 for name in names:
                     mesh.change_query(name, step.text)
+            case "lie":
+                for name in names:
+                    mesh.lie(name, step.how)
             case "put back":
                 mesh.put_back()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo.run.faults import Weather
+from demo.run.lying import LIES
 from demo.scenarios.selectors import SELECTORS, is_selector
 from xmlswitch import Query, QueryError
 
@@ -33,6 +34,7 @@ _FIELDS: Final[Mapping[str, tuple[set[str], set[str]]]] = {
     "storm": (set(), {"routers", "clients"}),
     "pace": ({_WHO}, {"rate"}),
     "query": ({_WHO, "text"}, set()),
+    "lie": ({_WHO}, {"how"}),
     "put back": (set(), set()),
 }
 
@@ -53,6 +55,8 @@ class Step:
     clients: int = 0
     rate: float | None = None
     text: str = ""
+    how: str | None = None
+    """Of a lie; None ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,9 @@ def _checked_step(table: dict[str, Any]) -> Step:
     text = _text(table.get("text", ""), "text")
     if do == "query":
         Query.parse(text)
+    how = table.get("how")
+    if how is not None and how not in LIES:
+        raise ValueError(f"how must be one of {', '.join(LIES)}, got {how!r}")
     return Step(
         _number(table.get("at", 0.0), "at", 0, MAX_SECONDS),
         do,
@@ -184,6 +191,7 @@ def _checked_step(table: dict[str, Any]) -> Step:
         int(_number(table.get("clients", 0), "clients", 0, 100)),
         _number(table["rate"], "rate", 0.1, 1e5) if "rate" in table else None,
         text,
+        how,
     )
 
 

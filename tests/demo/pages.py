@@ -63,6 +63,7 @@ def other_tab(window):
 def put_back(window):
     """Until everybody is there again and the weather is fair; not until all have all their parents, which is slower."""
     click(window, "#put-back")
+    click(window, "#put-back")  # it asks: the totals go to zero
     hurt = ".dead, .peer.frozen, .peer.starting, .peer.cut"
     wait_for(lambda: not peers(window, hurt) and not guests(window), "that everybody is put back")
     wait_for(lambda: text(window, "all-loss-out") == "0 %", "that the weather is fair")

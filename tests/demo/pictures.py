@@ -1,4 +1,4 @@
-"""Takes the pictures of the page anew, docs/figures/demo-{dark,light,phone}.png: `python -m tests.demo.pictures`."""
+"""Takes the pictures of the page again, docs/figures/demo-{dark,light,phone}.png: `python -m tests.demo.pictures`."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo.check import checker
 from demo.check.checker import ClientCheck
 from tests.demo.feeds import FIRST, crc, truth
 from xmlswitch import Query
@@ -81,6 +82,8 @@ def test_a_silent_skip_is_lost_and_wrong():
     check = started()
     publish(check, 101, 103)
     take(check, 101, 103)
+    assert (check.missing, check.oldest_missing, check.lost) == (1, 102, 0), "it may still come as omitted"
+    check.give_up(LATER)
     assert (check.lost, check.wrong) == (1, 1)
     assert "102 was skipped in silence" in check.complaints[0]
 
@@ -90,6 +93,26 @@ def test_a_silent_skip_is_found_when_the_root_tells_late():
     take(check, 101, 103)
     assert check.lost == 0
     publish(check, 102, 102)
+    check.give_up(LATER)
+    assert (check.lost, check.wrong) == (1, 1)
+
+
+def test_a_skipped_packet_that_comes_as_omitted_is_late_and_not_lost():
+    check = started()
+    publish(check, 101, 103)
+    take(check, 101, 103)
+    check.omitted(102, crc(102))
+    check.give_up(LATER)
+    assert (check.late, check.delivered, check.lost, check.wrong, check.missing) == (1, 3, 0, 0, 0)
+    check.omitted(102, crc(102))
+    assert check.wrong == 1, "once each"
+
+
+def test_a_skipped_packet_is_lost_when_the_client_is_far_past_it(monkeypatch):
+    monkeypatch.setattr(checker, "OWED_FOR", 10)
+    check = started()
+    publish(check, 101, 130)
+    take(check, 101, *range(103, 131))
     assert (check.lost, check.wrong) == (1, 1)
 
 
@@ -144,6 +167,7 @@ def test_a_switch_over_something_wanted_loses_it():
     publish(check, 101, 120)
     take(check, 101)
     check.switched(103, EVERYTHING)
+    check.give_up(0.0)  # only what was skipped: the rest is not due yet
     assert (check.lost, check.wrong) == (2, 2)
 
 

@@ -13,10 +13,12 @@ from demo.scenarios.scenario import ScenarioError, built_in, load, parse
 from demo.scenarios.selectors import names_in, resolve
 
 NAMED_BY_THE_ISSUE = {
+    "lying-router",
     "parent-killed",
     "root-killed",
     "freeze",
     "loss-everywhere",
+    "rising-loss",
     "partition",
     "join-storm",
     "slow-client",

@@ -24,6 +24,7 @@ export class AirView {
     this.cost = 0;
     this.framesSince = performance.now();
     this.countBox = document.getElementById("flights");
+    this.emptyBox = document.getElementById("map-empty");
     this.framesBox = document.getElementById("frames");
     this.restyle();
     this.listen();
@@ -155,8 +156,13 @@ export class AirView {
       pen.beginPath();
       for (const flight of flights) {
         const far = Math.hypot(flight.vx, flight.vy);
-        const ux = far ? flight.vx / far : 0;
-        const uy = far ? flight.vy / far : -1;
+        if (!far) { // seen once, bound for nowhere that we know: a dot points nowhere
+          pen.moveTo(flight.sx + size * 0.6, flight.sy);
+          pen.arc(flight.sx, flight.sy, size * 0.6, 0, 7);
+          continue;
+        }
+        const ux = flight.vx / far;
+        const uy = flight.vy / far;
         pen.moveTo(flight.sx + ux * size * 1.3, flight.sy + uy * size * 1.3);
         pen.lineTo(flight.sx - ux * size - uy * size * 0.72, flight.sy - uy * size + ux * size * 0.72);
         pen.lineTo(flight.sx - ux * size * 0.5, flight.sy - uy * size * 0.5);
@@ -248,6 +254,7 @@ export class AirView {
     const now = performance.now();
     if (now - this.framesSince < 1000) return;
     this.countBox.textContent = this.flights.size;
+    this.emptyBox.hidden = this.flights.size > 0 || document.body.dataset.ready !== "yes";
     const rate = Math.round((this.frames * 1000) / (now - this.framesSince));
     this.framesBox.textContent = `· ${rate} frames/s`;
     this.framesBox.dataset.rate = rate;

@@ -77,6 +77,8 @@ const handlers = {
     state.hello = message;
     state.offset = null;
     $("wants").textContent = ["no", "one", "two", "three", "four"][message.wants] ?? String(message.wants);
+    $("terminal").hidden = !message.join;
+    $("join-command").textContent = message.join ?? "";
     air.hello(message);
     query.hello(message);
     controls.hello(message);
@@ -142,6 +144,16 @@ function connect() {
   };
 }
 
+$("card-close").addEventListener("click", () => closeCard(true));
+$("copy-join").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText($("join-command").textContent);
+    $("copy-join").textContent = "Copied";
+    setTimeout(() => { $("copy-join").textContent = "Copy"; }, 2000);
+  } catch {
+    getSelection().selectAllChildren($("join-command")); // no access to the clipboard: Ctrl-C works then
+  }
+});
 $("client").addEventListener("change", (event) => { watch(event.target.value); select(event.target.value); });
 $("search").addEventListener("input", (event) => air.search(event.target.value.trim().toUpperCase()));
 document.addEventListener("keydown", (event) => {
@@ -151,11 +163,16 @@ document.addEventListener("keydown", (event) => {
     event.target.value = "";
     air.search("");
   } else if (state.selected) {
-    const chosen = document.querySelector(`[data-peer="${CSS.escape(state.selected)}"]`);
-    if ($("card").contains(document.activeElement)) chosen?.focus(); // back to the peer that opened the card
-    select(null);
+    closeCard($("card").contains(document.activeElement));
   }
 });
+
+function closeCard(givesFocusBack) {
+  if (!state.selected) return;
+  const chosen = document.querySelector(`[data-peer="${CSS.escape(state.selected)}"]`);
+  if (givesFocusBack) chosen?.focus(); // back to the peer that opened the card
+  select(null);
+}
 const main = document.querySelector("main");
 main.dataset.view = "mesh";
 for (const tab of document.querySelectorAll(".tabs button")) {

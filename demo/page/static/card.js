@@ -20,6 +20,7 @@ export class Card {
         this.shown = null;
         this.title.textContent = "A peer";
         this.badge.textContent = "";
+        this.box.parentElement.dataset.open = "no";
         const hint = document.createElement("p");
         hint.className = "hint";
         hint.textContent = "Select a peer in the mesh to see its details and to break it.";
@@ -38,6 +39,13 @@ export class Card {
     freeze.disabled = !["running", "frozen"].includes(peer.state);
     freeze.textContent = peer.state === "frozen" ? "Thaw" : "Freeze";
     restart.disabled = peer.state !== "dead";
+    for (const [how, words] of [["empty", "Lie: claim emptiness"], ["omit", "Lie: leave out packets"]]) {
+      const button = this.buttons[how];
+      if (!button) continue;
+      button.disabled = peer.state !== "running";
+      button.textContent = peer.lie === how ? "Be honest again" : words;
+      button.dataset.lies = peer.lie === how ? "yes" : "";
+    }
     if (slow) {
       slow.textContent = peer.pace ? "Consume at full speed" : "Consume 3 packets/s";
       slow.dataset.slow = peer.pace ? "yes" : "";
@@ -53,6 +61,7 @@ export class Card {
   build(peer) {
     this.shown = peer.name;
     this.title.textContent = peer.name;
+    this.box.parentElement.dataset.open = "yes";
     this.grid = document.createElement("dl");
     this.grid.className = "card-grid";
     const name = peer.name;
@@ -67,6 +76,11 @@ export class Card {
       freeze: make("card-freeze", "Freeze", (button) => ({ do: button.textContent === "Thaw" ? "thaw" : "freeze", names: [name] })),
       restart: make("card-restart", "Restart", () => ({ do: "restart", names: [name] })),
     };
+    if (peer.role === "router") {
+      const lie = (how) => (button) => ({ do: "lie", name, how: button.dataset.lies ? null : how });
+      this.buttons.empty = make("card-lie-empty", "Lie: claim emptiness", lie("empty"));
+      this.buttons.omit = make("card-lie-omit", "Lie: leave out packets", lie("omit"));
+    }
     if (peer.role === "leaf") {
       this.buttons.slow = make("card-slow", "Take 3 packets/s", (button) => ({ do: "pace", name, rate: button.dataset.slow ? null : 3 }));
     }
@@ -105,7 +119,8 @@ export class Card {
       const row = this.rows.get(link.other) ?? this.newRow(peer.name, link.other);
       const [other, is, rate, first, loss, trip, select] = row.cells;
       other.textContent = link.other;
-      is.textContent = link.sound ? link.is : `${link.is}, silent`;
+      is.textContent = [link.is, link.sound ? "" : "silent", link.dispute ? "disputed" : "", link.protection ?? ""].filter(Boolean).join(", ");
+      is.title = link.dispute ?? "";
       rate.textContent = `${Math.round(link.rate)}/s`;
       first.firstChild.firstChild.style.width = `${Math.round(link.won * 100)}%`;
       first.lastChild.textContent = ` ${Math.round(link.won * 100)} %`;
@@ -145,12 +160,22 @@ function indexOf(weather) {
     (known.loss ?? 0) === weather.loss && (known.delay ?? 0) === weather.delay && (known.rate ?? null) === weather.rate));
 }
 
+function protection(peer) {
+  if (peer.protection === "plain") return "plain: losses are asked for";
+  const what = peer.protection === "copy" ? "a copy of each packet" : `${peer.protection} packets`;
+  return `${what} since ${Math.round(peer.protection_seconds)} s (${peer.protection_why})`;
+}
+
 function facts(peer) {
   if (peer.role === "dht") return [["contacts", peer.contacts ?? 0], ["records held", peer.records ?? 0], ["CPU", `${peer.cpu} s`]];
   const rows = [["level", peer.level ?? "–"], ["hops from a root", peer.hops ?? "–"]];
   if (peer.role !== "root") rows.push(["parents", `${peer.sound} of ${peer.wants}`]);
   if (peer.role !== "leaf") rows.push(["children", `${peer.children} of ${peer.capacity}`], ["retransmitted", peer.retransmitted]);
   if (peer.role !== "root") rows.push(["duplicates", peer.duplicates], ["NACKs sent", peer.nacks], ["recovered", peer.recovered]);
+  if (peer.role !== "root" && peer.protection) rows.push(["protection", protection(peer)]);
+  if (peer.disputed) rows.push(["disputes", peer.disputed]);
+  if (peer.omitted) rows.push(["came late", peer.omitted]);
+  if (peer.lie) rows.push(["lies", peer.lie === "empty" ? "claims emptiness" : "leaves out packets"]);
   if (peer.role === "leaf") {
     rows.push(["delivered", peer.delivered], ["lost", peer.lost], ["gaps", peer.gaps], ["in transit", peer.missing], ["flights", peer.flights]);
   }

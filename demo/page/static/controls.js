@@ -2,6 +2,8 @@
 const $ = (id) => document.getElementById(id);
 /** For so long after a slider was moved it shows what was asked for; then what is. Focus alone holds nothing. */
 const EDITING = 1500;
+/** How long a question waits for the second click. */
+const SURE = 4000;
 const RATES = [null, 200000, 100000, 50000, 20000, 10000, 5000];
 
 export class Controls {
@@ -20,7 +22,7 @@ export class Controls {
     }
     $("story").addEventListener("click", () => send({ do: "play", name: "story" }));
     $("play").addEventListener("click", () => send({ do: "play", name: $("scenario").value }));
-    $("put-back").addEventListener("click", () => send({ do: "put back" }));
+    $("put-back").addEventListener("click", () => this.putBack());
     $("kill-half").addEventListener("click", () => {
       const roots = this.running("root");
       const routers = this.running("router");
@@ -33,6 +35,25 @@ export class Controls {
       else send({ do: "partition", names: some(this.running("leaf"), 2) }); // the demo reports an error if there is none
     });
     $("storm").addEventListener("click", () => send({ do: "storm", routers: 2, clients: 6 }));
+  }
+
+  /** It sets the totals to zero: the second click within a few seconds does it. */
+  putBack() {
+    const button = $("put-back");
+    clearTimeout(this.asked);
+    if (button.dataset.sure === "yes") {
+      this.calm();
+      this.send({ do: "put back" });
+      return;
+    }
+    button.dataset.sure = "yes";
+    button.textContent = "Reset totals, too?";
+    this.asked = setTimeout(() => this.calm(), SURE);
+  }
+
+  calm() {
+    $("put-back").dataset.sure = "no";
+    $("put-back").textContent = "Restore everything";
   }
 
   running(role) {

@@ -82,7 +82,7 @@ export class Log {
       pen.stroke();
       pen.globalAlpha = 1;
       pen.fillStyle = c.soft;
-      pen.fillText(ms < 1000 ? String(ms) : `${ms / 1000} s`, 29, y(ms));
+      pen.fillText(ms.toLocaleString("en"), 31, y(ms));
     }
     for (const [at, colour] of this.marks) {
       if (now - at > WINDOW) continue;

@@ -68,8 +68,8 @@ export class MeshView {
     button.setAttribute("aria-pressed", String(peer.name === this.selected));
     const [title, words] = button.children;
     title.textContent = peer.name;
-    const told = describe(peer);
-    if (words.textContent !== told) words.textContent = told;
+    const text = describe(peer);
+    if (words.textContent !== text) words.textContent = text;
     button.setAttribute("aria-label", `${peer.name}, ${peer.state}, ${peer.sound} of ${peer.wants} parents, ${peer.children} children`);
   }
 
@@ -122,6 +122,7 @@ export class MeshView {
     if (event.kind === "gained" && event.other) this.moments.push({ from: event.other, to: event.who, kind: "gained", at: now });
     if (event.kind === "lostparent" && event.other) this.moments.push({ from: event.other, to: event.who, kind: "lost", at: now });
     if (event.kind === "suspected" && event.other) this.moments.push({ from: event.other, to: event.who, kind: "suspected", at: now });
+    if (event.kind === "disputed" && event.other) this.moments.push({ from: event.other, to: event.who, kind: "suspected", at: now });
     if (event.kind === "fault" && event.who) flash(event.who, "struck");
     if (event.kind === "restored" || (event.kind === "heal" && event.who)) flash(event.who);
     if (this.moments.length > 200) this.moments.splice(0, 100);
@@ -140,6 +141,7 @@ export class MeshView {
       const place = `translate(${(node.x - node.w / 2).toFixed(1)}px, ${(node.y - node.h / 2).toFixed(1)}px)`;
       if (place !== node.shown) { node.button.style.transform = place; node.shown = place; }
     }
+    this.taken = [...this.nodes.values()].map((node) => [node.x - node.w / 2, node.y - node.h / 2, node.w, node.h]);
     for (const node of this.nodes.values()) {
       node.peer.up.forEach((link, index) => this.link(pen, c, this.nodes.get(link.name), node, link, now, index));
     }
@@ -181,12 +183,14 @@ export class MeshView {
   }
 
   label(pen, c, path, link, isChosen, index) {
-    const [x, y] = at(path, 0.5 + (index % 3) * 0.16); // a peer's links meet at the peer: keep their labels apart
     const words = isChosen ? `${Math.round(link.rate)}/s, first ${Math.round(link.won * 100)} %` : "";
     const loss = link.loss > 0.005 ? `−${Math.round(link.loss * 100)} %` : "";
     const text = [words, loss].filter(Boolean).join("  ");
     pen.font = "600 10.5px system-ui, sans-serif";
     const width = pen.measureText(text).width + 8;
+    const place = this.free(path, width, index);
+    if (!place) return; // no room for it beside boxes and other labels
+    const [x, y] = place;
     pen.fillStyle = c.panel;
     pen.globalAlpha = 0.86;
     pen.fillRect(x - width / 2, y - 8, width, 15);
@@ -197,7 +201,21 @@ export class MeshView {
     pen.fillText(text, x, y);
   }
 
-  /** A repair: the new link grows towards the child, the lost one fades. */
+  /** Where on a path a label covers neither a peer nor another label, if anywhere. */
+  free(path, width, index) {
+    for (let step = 0; step < 15; step++) {
+      const [x, y] = at(path, 0.5 + ((step % 2 ? -1 : 1) * Math.ceil(step / 2) * 0.05 + (index % 3) * 0.02));
+      const [left, top] = [x - width / 2 - 2, y - 10];
+      const isFree = this.taken.every(([l, t, w, h]) => left > l + w || left + width + 4 < l || top > t + h || top + 19 < t);
+      if (isFree && left > 0 && left + width < this.sheet.width) {
+        this.taken.push([left, top, width + 4, 19]);
+        return [x, y];
+      }
+    }
+    return null;
+  }
+
+  /** A repair: the new link glows for a moment, the lost one fades. */
   moment(pen, c, moment, share) {
     const from = this.nodes.get(moment.from);
     const to = this.nodes.get(moment.to);
@@ -205,12 +223,9 @@ export class MeshView {
     const path = curve(from, to);
     pen.strokeStyle = { gained: c.good, lost: c.bad, suspected: c.warn }[moment.kind];
     pen.globalAlpha = 1 - share;
-    pen.lineWidth = moment.kind === "gained" ? 5 : 3;
+    pen.lineWidth = moment.kind === "gained" ? 7 - 4 * share : 3;
     pen.setLineDash(moment.kind === "gained" ? [] : [4, 6]);
-    const end = moment.kind === "gained" ? Math.min(1, share * 5) : 1;
-    pen.beginPath();
-    for (let step = 0; step <= 14; step++) pen.lineTo(...at(path, (end * step) / 14));
-    pen.stroke();
+    stroke(pen, path);
     pen.setLineDash([]);
     pen.globalAlpha = 1;
   }

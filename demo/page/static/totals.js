@@ -10,6 +10,8 @@ export class Totals {
     put("t-duplicates", t.duplicates);
     put("t-retransmitted", t.retransmitted);
     put("t-stall", `${Math.round(t.longest_stall_ms).toLocaleString("en")} ms`);
+    const pause = Math.round(t.machine_pause_ms);
+    put("t-stall-label", pause >= 50 ? `longest stall; machine paused ${(pause / 1000).toFixed(1)} s` : "longest stall");
     $("whole-box").classList.toggle("wounded", t.wounded_s !== null);
     const last = t.repairs_s.at(-1);
     put("t-whole", t.wounded_s !== null ? `${t.wounded_s.toFixed(1)} s` : last === undefined ? "yes" : `${last.toFixed(2)} s`);
