@@ -170,7 +170,7 @@ def joins(victim: Victim, rng: random.Random) -> Step:
         version = "3.1" if number % 3 == 0 else "1.0"
         speaker.send(
             opening(
-                handshake.Request(
+                handshake.OpenRequest(
                     mode=0,
                     link=number + 1,
                     nonce=rng.randbytes(16),

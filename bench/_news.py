@@ -134,6 +134,38 @@ def mixed_query(rng: random.Random) -> str:
     return text
 
 
+def predicate_query(rng: random.Random) -> str:
+    """A path with one to three tests on values, as YFilter's generator makes them."""
+    names = _walk(rng, rng.randint(3, 6))
+    places = rng.sample(range(1, len(names)), min(rng.randint(1, 3), len(names) - 1))
+    text = ""
+    for number, name in enumerate(names):
+        text += ("//" if rng.random() < 0.2 else "/") + ("*" if rng.random() < 0.1 else name)
+        if number in places:
+            key = rng.choice(ATTRIBUTES.get(name, ["id"]))
+            operator = rng.choice(["=", "=", "!=", ">=", "<"]) if key in ("level", "id") else "="
+            text += f"[@{key} {operator} '{_value(rng, key)}']" if rng.random() < 0.7 else f"[text() = '{_word(rng)}']"
+    return text
+
+
+def nested_query(rng: random.Random) -> str:
+    """A path with one to three paths nested in it, one perhaps inside another."""
+    names = _walk(rng, rng.randint(3, 6))
+    places = rng.sample(range(len(names)), rng.randint(1, 3))
+    text = ""
+    for number, name in enumerate(names):
+        text += ("//" if rng.random() < 0.2 else "/") + ("*" if rng.random() < 0.1 else name)
+        if number in places:
+            below = _walk_from(rng, name)
+            inside = f"[{_walk_from(rng, below.rpartition('/')[2])}]" if rng.random() < 0.25 else ""
+            text += f"[{below}{inside}]"
+    return text
+
+
+def _word(rng: random.Random) -> str:
+    return rng.choice(WORDS)
+
+
 def _predicate(rng: random.Random, name: str) -> str:
     key = rng.choice(ATTRIBUTES.get(name, ["id"]))
     below = _walk_from(rng, name)
@@ -156,10 +188,13 @@ def _walk_from(rng: random.Random, name: str) -> str:
     return ("" if rng.random() < 0.8 else ".//") + "/".join(names)
 
 
+KINDS = {"linear": linear_query, "mixed": mixed_query, "predicates": predicate_query, "nested": nested_query}
+
+
 def queries(seed: int, number: int, kind: str) -> list[str]:
     """`number` different queries of a kind; wildcards make up the number when the vocabulary runs out."""
     rng = random.Random(seed)
-    make = linear_query if kind == "linear" else mixed_query
+    make = KINDS[kind]
     found: dict[str, None] = {}
     while len(found) < number:
         found[make(rng)] = None

@@ -15,14 +15,15 @@ from typing import Any
 import trio
 
 import dcp
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
+from dcp.testing.faulty import lossy
 from dcp.udp import UdpSocket
 from dht.addresses import parse_endpoint
 from peer.items import Content
-from peer.node import Peer, open_peer
+from peer.node import Peer
+from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
-from peer.testing.lossy import lossy
 from xmlswitch import Query
 
 
@@ -39,7 +40,7 @@ class PeerProcess:
         self._process = context.Process(target=_main, args=(theirs, options), daemon=True)
         self._process.start()
         theirs.close()
-        self.address: Address = tuple(self._pipe.recv())
+        self.address: SocketAddress = tuple(self._pipe.recv())
         self.alive = True
 
     def ask(self, question: str, argument: Any = None, *, patience: float = 30.0) -> Any:
@@ -101,7 +102,7 @@ class Peers:
         self.all[self.all.index(peer)] = again
         return again
 
-    def at(self, address: Address) -> PeerProcess:
+    def at(self, address: SocketAddress) -> PeerProcess:
         return next(peer for peer in self.all if peer.address == address)
 
 

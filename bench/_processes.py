@@ -27,9 +27,12 @@ def run_pair(first: First, second: Second, **options: Any) -> tuple[Result, Resu
 
 
 def run_all(function: Callable[..., Result], options: Sequence[dict[str, Any]]) -> list[Result]:
-    """The function once for each of the options, each in a process of its own, all at the same time."""
+    """The function once for each of the options, each in a process of its own, all at the same time.
+
+    However long it takes: they wait for nobody, and one that dies is noticed.
+    """
     with _processes([(_run_alone, function, each) for each in options]) as pipes:
-        return [_receive(pipe, function) for pipe in pipes]
+        return [_receive(pipe, function, patience=None) for pipe in pipes]
 
 
 @contextmanager
@@ -57,8 +60,8 @@ def _processes(jobs: list[tuple[Callable[..., None], Callable[..., Result], dict
                 process.join()
 
 
-def _receive(ours: Connection, who: Callable[..., Result]) -> Any:
-    if not ours.poll(PATIENCE):
+def _receive(ours: Connection, who: Callable[..., Result], *, patience: float | None = PATIENCE) -> Any:
+    if not ours.poll(patience):
         raise RuntimeError(f"{who.__name__} did not answer within {PATIENCE:.0f} s")
     try:
         return ours.recv()

@@ -10,14 +10,14 @@ import gc
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from lxml import etree
 
-from bench.report import progress
+from bench.report import Target, progress
 from xmlswitch import Query, Switch
 
 CHURN_EVERY = 50  # packets between two changes
@@ -31,11 +31,53 @@ class Workload:
     `links`: how many share the queries; 0 is a link for each query, where no match of one spares the work for another.
     """
 
+    name: str
     queries: Callable[[int], list[str]]
     packets: Callable[[int, int], list[bytes]]
     per_round: int
     rounds: int
     links: int
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    is_first_version: bool = True  # XPath 1.0, so that lxml can evaluate it, too
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A size at which a workload is measured, with a link per query (`own`) or not, and the ratio that is wanted."""
+
+    workload: Workload
+    number: int
+    own: bool = False
+    wanted: float | None = None
+    wanted_cold: float | None = None
+
+    @property
+    def links(self) -> int:
+        return 0 if self.own else self.workload.links
+
+
+def measure_all(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], list[Target]]:
+    """The rows of all cases, and the targets that they have."""
+    rows: list[dict[str, Any]] = []
+    targets: list[Target] = []
+    prepared: Prepared | None = None
+    before: tuple[str, int] | None = None
+    for case in cases:
+        workload = replace(case.workload, links=case.links)
+        if before != (workload.name, case.number) or prepared is None:
+            before = workload.name, case.number
+            prepared = prepare(workload, case.number)
+        row = {"workload": workload.name, **measure(workload, prepared), "wanted": case.wanted}
+        rows.append(row)
+        name = f"{case.number:,} {workload.name}, {row['links']:,} links"
+        for what, wanted in (("ratio_to_parse", case.wanted), ("cold_ratio_to_parse", case.wanted_cold)):
+            if wanted is not None:
+                targets.append(at_most(f"{name}, {what}", row[what], wanted))
+    return rows, targets
+
+
+def at_most(name: str, value: float, limit: float) -> Target:
+    return Target(name, value <= limit, f"{value} (at most {limit})")
 
 
 def batched(packets: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
@@ -60,10 +102,10 @@ class Prepared:
 
 
 def prepare(workload: Workload, number: int) -> Prepared:
-    progress(f"{number:,} queries: parsing")
+    progress(f"{number:,} {workload.name}: parsing")
     texts = workload.queries(number + 400)
     start = time.process_time()
-    queries = [Query.parse(text) for text in texts]
+    queries = [Query.parse(text, workload.namespaces) for text in texts]
     for query in queries:
         _ = query.plan
     return Prepared(number, queries, (time.process_time() - start) / len(queries) * 1e6)
@@ -82,7 +124,7 @@ def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
         switch.subscribe(place % links, query)
     gc.collect()
     gc.freeze()
-    progress(f"{number:,} queries: matching")
+    progress(f"{number:,} {workload.name}, {links:,} links: matching")
     cold_packets = workload.packets(1, min(200, workload.per_round))
     cold = microseconds(switch.match_mask, cold_packets)
     for seed in range(2, 5):
@@ -97,7 +139,7 @@ def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
         ]
     changes, churned, slower = _churn(switch, workload, standing, spare)
     stats = switch.stats()
-    naive = _naive(standing, workload.packets(99, 2))
+    naive = _naive(workload, standing) if workload.is_first_version else None
     gc.unfreeze()
     parse_us, warm_us = (median(times) for times in zip(*pairs, strict=True))
     return {
@@ -106,7 +148,7 @@ def measure(workload: Workload, prepared: Prepared) -> dict[str, Any]:
         "us_a_packet": round(warm_us, 2),
         "parse_us": round(parse_us, 2),
         "ratio_to_parse": round(median(matched / parsed for parsed, matched in pairs), 2),
-        "ratio_to_naive": round(naive / warm_us, 1),
+        "ratio_to_naive": None if naive is None else round(naive / warm_us, 1),
         "cold_us": round(cold, 2),
         "cold_ratio_to_parse": round(cold / parse_us, 2),
         "churn_us": round(churned, 2),
@@ -153,10 +195,12 @@ def _churn(
     return changes, median(churned for _, churned in pairs), median(churned / quiet for quiet, churned in pairs)
 
 
-def _naive(queries: Sequence[Query], packets: Sequence[bytes]) -> float:
+def _naive(workload: Workload, queries: Sequence[Query]) -> float:
     """One compiled XPath after another; beyond 2,000 queries a sample stands for all."""
+    packets = workload.packets(99, 2)
+    bound = dict(workload.namespaces) or None
     sample = queries if len(queries) <= 2000 else random.Random(3).sample(list(queries), 2000)
-    compiled = [etree.XPath(f"boolean({query.text})") for query in sample]
+    compiled = [etree.XPath(f"boolean({query.text})", namespaces=bound) for query in sample]
 
     def one_by_one(packet: bytes) -> None:
         root = etree.fromstring(packet)

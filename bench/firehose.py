@@ -23,7 +23,7 @@ import trio
 import dcp
 from bench._processes import Result, run_pair
 from bench.report import Report, Target, progress
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.udp import BUFFER_BYTES
 
 SUMMARY = "packets per second between two processes, compared with a bare sendto/recvfrom loop; memory over a long run"
@@ -191,7 +191,7 @@ class Memory:
 # --- the bare loop ----------------------------------------------------------------------------------------------------
 
 
-def bare_receiver(announce: Callable[[Address], None], *, packets: int, size: int) -> Result:
+def bare_receiver(announce: Callable[[SocketAddress], None], *, packets: int, size: int) -> Result:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         sock.bind(("127.0.0.1", 0))
@@ -207,7 +207,7 @@ def bare_receiver(announce: Callable[[Address], None], *, packets: int, size: in
         return {"packets": count, "seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 
-def bare_sender(address: Address, *, packets: int, size: int) -> Result:
+def bare_sender(address: SocketAddress, *, packets: int, size: int) -> Result:
     pool = payload_pool(size)
     rounds = max(1, packets // POOL)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -231,11 +231,11 @@ def bare_sender(address: Address, *, packets: int, size: int) -> Result:
 # --- DCP --------------------------------------------------------------------------------------------------------------
 
 
-def dcp_sender(announce: Callable[[Address], None], *, packets: int, size: int, batch: int) -> Result:
+def dcp_sender(announce: Callable[[SocketAddress], None], *, packets: int, size: int, batch: int) -> Result:
     return trio.run(_dcp_sender, announce, packets, size, batch)
 
 
-def dcp_receiver(address: Address, *, packets: int, size: int, batch: int) -> Result:
+def dcp_receiver(address: SocketAddress, *, packets: int, size: int, batch: int) -> Result:
     return trio.run(_dcp_receiver, address, packets, size, batch)
 
 
@@ -248,7 +248,7 @@ def _batches(pool: list[bytes], packets: int, batch: int) -> Iterator[list[bytes
         at = (at + len(part)) % len(pool)
 
 
-async def _dcp_sender(announce: Callable[[Address], None], packets: int, size: int, batch: int) -> Result:
+async def _dcp_sender(announce: Callable[[SocketAddress], None], packets: int, size: int, batch: int) -> Result:
     pool = payload_pool(size)
     async with dcp.open_endpoint() as endpoint:
         publisher = endpoint.serve(STREAM, follow_fastest=True)
@@ -271,7 +271,7 @@ async def _dcp_sender(announce: Callable[[Address], None], packets: int, size: i
         return {"packets": packets, "cpu": time.process_time() - cpu} | memory.result()
 
 
-async def _dcp_receiver(address: Address, packets: int, size: int, batch: int) -> Result:
+async def _dcp_receiver(address: SocketAddress, packets: int, size: int, batch: int) -> Result:
     pool = payload_pool(size)
     async with dcp.open_endpoint() as endpoint:
         subscription = endpoint.subscribe(STREAM, [address])

@@ -22,7 +22,7 @@ import trio
 
 import dcp
 from bench.report import Report, Target, progress
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 
 SUMMARY = "a router's packets per second by number of children, compared with a bare UDP relay (Figure 11)"
 
@@ -121,7 +121,7 @@ async def _mesh_load(pipe: Connection, children: int, packets: int) -> float:
         publisher = root.serve(STREAM, follow_fastest=True)
         publisher.machine.publish_hole(0)
         pipe.send(root.address)
-        address: Address = await trio.to_thread.run_sync(pipe.recv)
+        address: SocketAddress = await trio.to_thread.run_sync(pipe.recv)
         await publisher.wait_children()
         waiting = [trio.Event() for _ in range(children)]
         async with trio.open_nursery() as nursery:
@@ -137,7 +137,7 @@ async def _mesh_load(pipe: Connection, children: int, packets: int) -> float:
         return seconds
 
 
-async def _mesh_child(address: Address, query: bytes, packets: int, ready: trio.Event) -> None:
+async def _mesh_child(address: SocketAddress, query: bytes, packets: int, ready: trio.Event) -> None:
     async with dcp.open_endpoint() as endpoint:
         subscription = endpoint.subscribe(STREAM, [address], query=query)
         got = 0
@@ -174,7 +174,7 @@ def _bare_run(children: int, packets: int) -> float:
     return float(passed / seconds)
 
 
-def _bare_relay(pipe: Connection, children: list[Address]) -> None:
+def _bare_relay(pipe: Connection, children: list[SocketAddress]) -> None:
     from lxml import etree
 
     with _udp() as sock:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 from bench.report import Report, Target, progress
 from peer.mesh.config import MeshConfig
-from peer.testing import MeshSimulation, NetworkModel
+from peer.testing import LAN, MeshSimulation
 
 SUMMARY = "depth, fan-out, join messages and repair time of simulated meshes of 10 to 10,000 peers"
 ROOTS = 3
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> Report:
 
 def measure(size: int, *, seed: int, loss: float, die: float) -> dict[str, Any]:
     started = time.perf_counter()
-    simulation = MeshSimulation(seed, config=MeshConfig(), network=NetworkModel(loss=loss), walks_up=size <= 1_000)
+    simulation = MeshSimulation(seed, config=MeshConfig(), network=replace(LAN, loss=loss), walks_up=size <= 1_000)
     over = min(size / JOIN_RATE, MAX_ARRIVAL)
     simulation.populate(roots=ROOTS, peers=size, over=over, root_capacity=ROOT_CAPACITY)
     run_with_progress(simulation, over + SETTLE, f"{size} peers: building")
@@ -121,7 +122,7 @@ def measure(size: int, *, seed: int, loss: float, die: float) -> dict[str, Any]:
         "cold_restarts": measures.cold_restarts,
         "cold_depth": measures.cold_depth,
         "unsettled": len(simulation.unsettled()),
-        "events": simulation.clock.events,
+        "events": simulation.network.steps,
         "wall_s": round(time.perf_counter() - started, 1),
     }
     return row

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from bench import _product
 from bench._processes import run_all
 from bench.report import Report, Target, progress
 
@@ -49,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many times to run each stage on Spark (default: 3)",
     )
+    parser.add_argument("--no-product", action="store_true", help="skip tables, queries, commits and delay")
+    parser.add_argument("--only-product", action="store_true", help="only measure these")
     parser.add_argument("--thousand-lines", type=int, help="lines to match against 1,000 queries (default: all)")
     parser.add_argument("--master", default="local[2]", help="default: local[2]")
     parser.add_argument("--directory", type=Path, help="keep raw files and archives here (default: a temporary one)")
@@ -70,16 +73,19 @@ def _run(args: argparse.Namespace, root: Path) -> Report:
     spark = open_session(args.master, name="bench", light=True)
     _warm_up(spark, root / "warm")
     raw = _Raw(spark, root / "raw", args.lines)
-    rows = [] if args.only_growth else _stages(args, spark, raw.files(args.lines), root)
+    args.no_growth |= args.only_product
+    args.no_product |= args.only_growth
+    rows = [] if args.only_growth or args.only_product else _stages(args, spark, raw.files(args.lines), root)
     growth = [] if args.no_growth else _growth(spark, raw, root, args.growth)
+    product = [] if args.no_product else _product.measure(spark, raw.files(args.lines), args.lines, root, _cpu_seconds)
     spark.stop()
     columns = ["stage", "rows", "rows_per_s", "one_process_rows_per_s", "ratio", "cpu_us", "one_process_cpu_us"]
     return Report(
         "pipeline",
-        {"rows": rows, "growth": growth},
+        {"rows": rows, "growth": growth, "product": product},
         columns,
         [[row[column] for column in columns] for row in rows],
-        _targets(rows, growth),
+        [*_targets(rows, growth), *(_product.targets(product) if product else [])],
         notes=[
             *(
                 f"{row['stage']}: the median of {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])}, each run of "
@@ -93,6 +99,11 @@ def _run(args: argparse.Namespace, root: Path) -> Report:
                 f"{entry['cpu_us_per_line']:.2f} us per line; peak memory: worker {entry['worker_mb']:.0f} MB, "
                 f"driver {entry['driver_mb']:.0f} MB, Java {entry['java_mb']:.0f} MB"
                 for entry in growth
+            ),
+            *(
+                f"{row['question']}: "
+                + ", ".join(f"{key} {value:.3g}" for key, value in row.items() if key != "question")
+                for row in product
             ),
         ],
     )
@@ -237,7 +248,9 @@ def _ingest_alone(raw: list[Path], out: Path) -> None:
     from pipeline.archive.manifest import Archive, Job
     from pipeline.archive.parts import PartWriter
     from pipeline.ingest.inputs import Chunk, reference_date
-    from pipeline.ingest.text import Begin, convert
+    from pipeline.ingest.numbering import Begin
+    from pipeline.ingest.text import convert
+    from pipeline.tables.write import TableWriter
 
     shutil.rmtree(out, ignore_errors=True)
     archive = Archive(out)
@@ -245,11 +258,11 @@ def _ingest_alone(raw: list[Path], out: Path) -> None:
     with archive.staging("alone") as staging:
         staged = []
         for number, path in enumerate(raw):
-            writer = PartWriter(staging, f"{an:020d}")
+            writer, tables = PartWriter(staging, f"{an:020d}"), TableWriter(staging, f"{an:020d}", "asdi")
             chunk = Chunk(str(path), 0, path.stat().st_size, number)
-            report = convert(Begin(chunk, 0, an, reference_date(path, None)), writer, "asdi")
+            report = convert(Begin(chunk, 0, an, reference_date(path)), writer, tables, "asdi")
             an += report["types"].total() + report["reasons"].total()
-            staged += writer.finish()
+            staged += [*writer.finish(), *tables.finish()]
         archive.commit(
             Job("alone", "ingest", "asdi", 0, an - 1, True), [(staging / file.path, file) for file in staged]
         )

@@ -3,54 +3,61 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from typing import Any
 
-from bench import _news
-from bench._switching import Workload, measure, prepare
-from bench.report import Report, Target
+from bench import _faa, _news
+from bench._switching import Case, Workload, measure_all
+from bench.report import Report
 
-SUMMARY = "cost per news-sized document with up to 100,000 structural queries"
+SUMMARY = "cost per document of news size, and of the FAA's feeds, with up to 100,000 structural queries"
 COLUMNS = [
-    "kind",
+    "workload",
     "queries",
     "links",
     "us_a_packet",
     "ratio_to_parse",
+    "wanted",
     "ratio_to_naive",
     "cold_ratio_to_parse",
     "churn_to_quiet",
     "add_us",
+    "evaluated_a_packet",
 ]
-COLUMNS += ["evaluated_a_packet"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-queries", type=int, default=100_000, help="the largest switch (default %(default)s)")
     parser.add_argument("--documents", type=int, default=200, help="documents per round (default %(default)s)")
     parser.add_argument("--links", type=int, default=16, help="links that share the queries (default %(default)s)")
+    parser.add_argument("--workload", action="append", help="only this one (may be repeated)")
+
+
+def _of_kind(kind: str, documents: int, links: int) -> Workload:
+    return Workload(kind, lambda number: _news.queries(2, number, kind), _news.documents, documents, 3, links)
+
+
+def cases(documents: int, links: int) -> list[Case]:
+    kinds = {kind: _of_kind(kind, documents, links) for kind in _news.KINDS}
+    faa = Workload(
+        "faa", lambda number: _faa.queries(2, number), _faa.documents, documents, 2, links, namespaces=_faa.NAMESPACES
+    )
+    return [
+        *(Case(kinds["linear"], number, own) for number in (1000, 10_000) for own in (False, True)),
+        Case(kinds["linear"], 100_000, wanted=4.0),
+        Case(kinds["linear"], 100_000, own=True),
+        *(Case(kinds["mixed"], 1000, own) for own in (False, True)),
+        Case(kinds["mixed"], 10_000, wanted=15.0),
+        Case(kinds["mixed"], 10_000, own=True, wanted=25.0),
+        *(Case(kinds[kind], 1000, own, wanted=6.0) for kind in ("predicates", "nested") for own in (False, True)),
+        *(Case(faa, number, own, wanted=10.0 if own else 4.0) for number in (100, 1000) for own in (False, True)),
+    ]
 
 
 def run(args: argparse.Namespace) -> Report:
-    rows: list[dict[str, Any]] = []
-    for kind, sizes in (("linear", (1000, 10_000, 100_000)), ("mixed", (1000, 10_000))):
-
-        def texts(number: int, kind: str = kind) -> list[str]:
-            return _news.queries(2, number, kind)
-
-        shared = Workload(texts, _news.documents, args.documents, 3, args.links)
-        for size in sizes:
-            if size <= args.max_queries:
-                prepared = prepare(shared, size)
-                rows += [
-                    {"kind": kind, **measure(workload, prepared)} for workload in (shared, replace(shared, links=0))
-                ]
-    targets = []
-    for kind, size, limit in (("linear", 100_000, 4.0), ("mixed", 10_000, 15.0)):
-        for row in rows:  # one link per query is not a router: reported without a target, as in `switch`
-            if row["kind"] == kind and row["queries"] == size and row["links"] == args.links:
-                value = row["ratio_to_parse"]
-                name = f"{size:,} {kind}, {row['links']:,} links, ratio_to_parse"
-                targets.append(Target(name, value <= limit, f"{value} (at most {limit})"))
+    chosen = [
+        case
+        for case in cases(args.documents, args.links)
+        if case.number <= args.max_queries and (not args.workload or case.workload.name in args.workload)
+    ]
+    rows, targets = measure_all(chosen)
     table = [[row[column] for column in COLUMNS] for row in rows]
     return Report("switch-paths", {"rows": rows}, COLUMNS, table, targets)

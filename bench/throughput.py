@@ -29,7 +29,7 @@ import dcp
 from bench._processes import Result, run_all
 from bench._tun import Cable, Namespace, Unavailable
 from bench.report import Report, Target, progress
-from dcp.links.link import Address
+from dcp.links.link import SocketAddress
 from dcp.testing.conditions import Conditions
 from dcp.testing.proxy import LossyProxy, open_proxy
 
@@ -187,7 +187,7 @@ async def _open_mesh(seed: int) -> AsyncIterator[Mesh]:
         async def endpoint() -> dcp.Endpoint:
             return await stack.enter_async_context(dcp.open_endpoint())
 
-        async def links_to(parents: list[dcp.Endpoint]) -> list[Address]:
+        async def links_to(parents: list[dcp.Endpoint]) -> list[SocketAddress]:
             new = [
                 await stack.enter_async_context(
                     open_proxy(parent.address, link_conditions(0.0), seed=seed * 64 + len(links) + number)
