@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := asdi dcp xmlswitch dht peer pipeline demo bench tests
+SOURCES := skymesh asdi dcp xmlswitch dht peer pipeline demo bench tests
 
+# Tests of processes and sockets mostly wait: three workers keep two cores busy.
+WORKERS ?= 3
 # The versions that were tested. `make CONSTRAINTS= test` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= -c constraints.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
@@ -12,7 +14,7 @@ DEMO_ARGS ?=
 # Commands start from compiled files, whatever the shell says: tests and the demo start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types unit soak fuzz bench format wheel sbom lock clean
+.PHONY: help demo test check lint types unit soak fuzz bench format api wheel sbom lock clean
 help:
 	@echo 'make demo    a mesh of real processes on this machine, with a live page'
 	@echo 'make test    lint, types and tests (minutes)'
@@ -20,6 +22,7 @@ help:
 	@echo 'make fuzz    coverage-guided fuzzing of every decoder (FUZZ_SECONDS each, 60)'
 	@echo 'make bench   every benchmark, printed as tables'
 	@echo 'make format  rewrite the source in the house format, and what is generated from it'
+	@echo 'make api     the API reference as HTML, in build/api'
 	@echo 'make wheel   build dist/*.whl, install it in an empty environment and run it'
 	@echo 'make sbom    list what an install brings (CycloneDX JSON, build/sbom.json)'
 	@echo 'make lock    write constraints.txt again, with the newest versions allowed'
@@ -50,7 +53,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest -m 'not soak' -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not soak' -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: lint types
 test: check unit
@@ -70,6 +73,10 @@ format: $(VENV)/.dev
 	$(BIN)/python -m peer.cli.reference
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+api: $(VENV)/.dev
+	$(BIN)/python docs/reference.py build/api
+	@echo 'open build/api/index.html'
 
 wheel: $(VENV)/.dev
 	$(PIP) build

@@ -25,7 +25,7 @@ settings.register_profile("soak", settings.get_profile("dev"), max_examples=5000
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and every child inherits that: the
-# tests of Ctrl-C would wait for ever.
+# tests of Ctrl-C would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -15,6 +15,7 @@ ALLOWED = {
     "dcp": {"dcp"},
     "xmlswitch": {"xmlswitch"},
     "dht": {"dht"},
+    "skymesh": {"peer"},
     "peer": {"asdi", "dcp", "xmlswitch", "dht", "peer"},
     "pipeline": {"asdi", "dcp", "xmlswitch", "dht", "peer", "pipeline"},
     "demo": {"asdi", "dcp", "xmlswitch", "dht", "peer", "demo"},
@@ -32,15 +33,27 @@ ONLY_THE_COMMAND_LINE = "peer.cli"
 # Where the clock, sockets, event loops, threads and logs may be known. Everything else in these packages is pure.
 SHELL = {
     "asdi": (),
-    "dcp": ("dcp.udp", "dcp.driver", "dcp.endpoint", "dcp.guard", "dcp.testing"),
+    "dcp": (
+        *("dcp.udp", "dcp.driver", "dcp.endpoint", "dcp.guard", "dcp.testing"),
+        *("dcp.carriers.connection", "dcp.carriers.opening", "dcp.carriers.pool", "dcp.carriers.tcp"),
+        "dcp.carriers.multicast",
+    ),
     "xmlswitch": ("xmlswitch.__main__", "xmlswitch.cli"),
     "dht": ("dht.cli", "dht.faults", "dht.shell", "dht.testing"),
     "peer": (
         *("peer.api", "peer.blocking", "peer.combine", "peer.connections", "peer.guest", "peer.guest_hosts"),
-        *("peer.listeners", "peer.lookups", "peer.mailbox", "peer.node", "peer.ownership", "peer.directory"),
-        *("peer.session", "peer.sockets", "peer.tcp", "peer.testing.lossy", "peer.cli"),
-        *("peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources", "peer.packetlog.writer"),
-        *("peer.observe.crawl", "peer.observe.status", "peer.observe.trace"),
+        *(
+            "peer.listeners",
+            "peer.lookups",
+            "peer.mailbox",
+            "peer.node",
+            "peer.opening",
+            "peer.ownership",
+            "peer.directory",
+        ),
+        *("peer.session", "peer.sockets", "peer.tcp", "peer.cli", "peer.__main__", "peer.packetlog.writer"),
+        *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
+        *("peer.gateway.app", "peer.gateway.serve", "peer.observe.crawl", "peer.observe.status", "peer.observe.trace"),
     ),
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "logging", "threading", "subprocess", "selectors", "select"}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -59,3 +63,19 @@ def test_commands_that_the_pages_show_name_tests_that_exist(page):
         assert (REPOSITORY / name).exists(), name
     for module in re.findall(r"from (tests\.[a-z_0-9.]+) import", page.read_text()):
         assert (REPOSITORY / (module.replace(".", "/") + ".py")).exists(), module
+
+
+def test_the_reference_has_every_public_name(tmp_path):
+    """In a process of its own: it loads every name into the packages."""
+    subprocess.run(
+        [sys.executable, "docs/reference.py", str(tmp_path)],
+        cwd=REPOSITORY,
+        check=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+    )
+    for package in ("skymesh", "dcp", "xmlswitch", "dht"):
+        page = (tmp_path / f"{package}.html").read_text()
+        names = set(importlib.import_module(package).__all__) - {"blocking", "guest"}
+        assert {name for name in names if f'id="{name}"' not in page} == set()
+    assert 'id="join_qt"' in (tmp_path / "peer" / "guest.html").read_text()

@@ -166,7 +166,7 @@ def test_a_wrong_call_is_one_answer(capsys):
     assert main(["--query", "/a["]) == 5
     assert "invalid query" in capsys.readouterr().err
     assert main(["--bootstrap", "nowhere"]) == 2
-    assert capsys.readouterr().err == "skymesh: --bootstrap: expected HOST:PORT, not 'nowhere'\n"
+    assert capsys.readouterr().err == "skymesh: --bootstrap: expected HOST:PORT, got 'nowhere'\n"
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ import random
 from pathlib import Path
 
 from dcp import wire
+from dcp.carriers.frames import frame
 from dcp.compression import Compressor
+from dcp.group_messages import TRAILER_BYTES, Group, Heard, encode_group, encode_heard
 from dcp.handshake import encode_opening
 from dht import Identity, PeerRecord, QuerySummary
 from dht import Role as DhtRole
@@ -16,7 +18,7 @@ from peer.feeds.options import FRAMINGS
 from peer.mesh import encoding
 from peer.mesh import messages as m
 from tests.dcp import packets
-from xmlswitch import Query
+from xmlswitch import Query, encode_members
 
 FOLDER = Path(__file__).parent / "inputs"
 QUERIES = [
@@ -52,10 +54,27 @@ def seeds(target: str) -> list[bytes]:
                 *(wire.encode_open(*opening) for opening in openings),
                 *(bytes([kind]) + body for kind, body in openings),
             ]
+        case "frames":
+            return [frame(packets.sealed(name) for name in packets.BODIES), b"\0\0", b"\0\1a\xff\xff"]
+        case "groups":
+            group = Group(7, 3, bytes(32), 24_000, "239.255.1.2")
+            signed = packets.sealed("data") + bytes(TRAILER_BYTES)
+            return [
+                encode_group(group),
+                encode_group(group._replace(host="ff12::1")),
+                encode_heard(Heard(7, 9)),
+                signed,
+                *(packets.BODIES[name][3] for name in ("siblings", "lateral")),
+            ]
         case "control":
             bodies = [body for *_, body in [*packets.BODIES.values(), *packets.CHILD_BODIES.values()]]
             bodies += [body for _, body in map(encode_opening, packets.OPENINGS.values())]
             return [bytes([kind]) + body for body in bodies for kind in range(15)]
+        case "repair":
+            repairs = [packets.BODIES[name][-1][1:] for name in ("repair", "repair of bundles")]
+            chunks = [bytes([0, len(body) - 2]) + body for body in repairs]
+            chunks += [bytes([1, 6]) + bytes([number]) * 8 for number in (1, 2, 5, 9)]
+            return [packets.CHILD_BODIES["protect"][-1], b"".join(chunks), b"".join(reversed(chunks)), *chunks]
         case "messages":
             return [bytes([kind]) + body for kind, body in enumerate(_messages())]
         case "record":
@@ -65,10 +84,17 @@ def seeds(target: str) -> list[bytes]:
         case "framing":
             text = b"<?xml version='1.0'?>\n<a><b>1</b></a>\n\0<a/>\0\0\0\4<c/>"
             return [bytes([kind, 3]) + text for kind in range(len(FRAMINGS))]
+        case "origin":
+            return [b"<a/><?skymesh-asdi 1794830400 153016120000CCZVTZ UAL1021 512 290 4928N/12003W %3F ?>"]
         case "query":
             return [Query.parse(text).encode() for text in QUERIES]
         case "query_text":
             return [*(text.encode() for text in QUERIES), b'a = "5" and b.c > 3', b"*", b'not x and y startswith "z"']
+        case "members":
+            queries = [Query.parse(text) for text in QUERIES]
+            return [encode_members(queries), encode_members([Query.parse(f"/a = {n} and /b > -{n}") for n in range(9)])]
+        case "switch":
+            return [bytes([number]) for number in range(32)]
         case "envelope":
             return [b"\0<a/>", Compressor("zlib").pack(b"<a/>" * 100), Compressor("zstd").pack(b"<a/>" * 100)]
     raise KeyError(target)

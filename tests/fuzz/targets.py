@@ -10,11 +10,16 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from dcp import control, handshake, wire
+from asdi.origin import split_origin_untrusted, with_origin
+from dcp import control, group_messages, handshake, lateral, protection, wire
+from dcp.carriers.frames import MAX_FRAME_BYTES, Unframer, frame
 from dcp.compression import Compressor
 from dcp.config import Config
 from dcp.errors import MalformedDatagram, PayloadRefused
 from dcp.hub import Hub
+from dcp.links.address import to_group
+from dcp.links.decoding import MAX_ROWS, Decoder
+from dcp.links.uplink import Uplink
 from dht import Identity, RecordRejected
 from dht import wire as dht_wire
 from dht.record import _DOMAIN, RECORD_FORMAT, RecordVerifier
@@ -23,7 +28,21 @@ from peer.feeds.framing import make_splitter
 from peer.feeds.options import FRAMINGS
 from peer.mesh import encoding, messages
 from peer.queries import XPathPolicy
-from xmlswitch import RECORD, MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
+from tests.xmlswitch.differential import scenario
+from xmlswitch import (
+    RECORD,
+    Interest,
+    MalformedDocument,
+    MalformedQuery,
+    MemberLimits,
+    Query,
+    QueryError,
+    Switch,
+    covers,
+    decode_members_untrusted,
+    disjoin,
+    encode_members,
+)
 
 STRANGER = ("192.0.2.1", 9)
 PACKET = b"<flight><id>AAL1</id><flightleg><altitude>310</altitude><lon>-71.5</lon></flightleg></flight>"
@@ -43,6 +62,47 @@ def fuzz_wire(data: bytes) -> None:
     assert answered <= 2 * len(data) + 64
 
 
+def fuzz_frames(data: bytes) -> None:
+    """Datagrams in a byte stream: the same ones however it is cut, and no more kept than one frame."""
+
+    def cut_at(*places: int) -> tuple[list[bytes], bool]:
+        unframer, found, at = Unframer(), [], 0
+        for place in (*places, len(data)):
+            try:
+                found += unframer.feed(data[at : max(at, place)])
+            except MalformedDatagram:
+                return found, True
+            at = max(at, place)
+        return found, False
+
+    whole, is_bad = cut_at()
+    pieces, is_bad_in_pieces = cut_at(*range(0, len(data), 1 + len(data) // 7))
+    assert is_bad == is_bad_in_pieces
+    if not is_bad:  # a stream that turns bad is given up, with whatever came in the same read
+        assert whole == pieces
+    assert all(0 < len(datagram) <= MAX_FRAME_BYTES for datagram in whole)
+    assert data.startswith(frame(whole))
+
+
+def fuzz_groups(data: bytes) -> None:
+    """What a parent says about a group, what a child answers, and what anybody sends to one."""
+    with suppress(MalformedDatagram):
+        group = group_messages.decode_group_untrusted(data)
+        assert group_messages.decode_group_untrusted(group_messages.encode_group(group)) == group
+    with suppress(MalformedDatagram):
+        heard = group_messages.decode_heard_untrusted(data)
+        assert group_messages.decode_heard_untrusted(group_messages.encode_heard(heard)) == heard
+    with suppress(MalformedDatagram):
+        siblings = lateral.decode_siblings_untrusted(data)
+        assert lateral.decode_siblings_untrusted(lateral.encode_siblings(siblings)) == siblings
+    with suppress(MalformedDatagram):
+        repair = lateral.decode_lateral_untrusted(data)
+        assert lateral.decode_lateral_untrusted(lateral.encode_lateral(repair)) == repair
+    hub = Hub(Config(multicast=True), rng=random.Random(1))
+    assert not hub.receive_datagram(data, to_group("192.0.2.1", 9, ""), now=1.0)
+    assert not hub.datagrams_to_send(now=1.0)
+
+
 _CONTROL: list[Callable[[bytes], object]] = [
     control.decode_acknowledgment_untrusted,
     control.decode_nack_untrusted,
@@ -58,6 +118,33 @@ def fuzz_control(data: bytes) -> None:
     if data:
         with suppress(MalformedDatagram):
             _CONTROL[data[0] % len(_CONTROL)](data[1:])
+
+
+def fuzz_repair(data: bytes) -> None:
+    """Repairs as decoded from the wire, and whatever they say given to a decoder: bounded, and no wrong length."""
+    with suppress(MalformedDatagram):
+        protection.encode_protect(protection.decode_protect_untrusted(data))
+    parent = Uplink(1, STRANGER, Config(), bytes(16), b"", now=0.0).parent
+    decoder = Decoder()
+    at, prev = 0, 0
+    while at + 3 < len(data):
+        kind, size = data[at] & 1, 2 + data[at + 1] % 64
+        chunk = data[at + 2 : at + 2 + size]
+        at += 2 + size
+        if kind:
+            claims = decoder.hear([(1 + number, chunk) for number in chunk[:2]])
+        else:
+            # Whatever its steps add up to is what its header says.
+            steps = chunk[4 : 4 + (chunk[3] if len(chunk) > 3 else 0)]
+            with suppress(MalformedDatagram):
+                repair = protection.decode_repair_untrusted(b"\x0a" + chunk, 0, prev, prev + sum(steps))
+                claims = decoder.hear_repair(parent, 0, prev, repair, 0)
+                assert all(claim.until == claim.packets[-1][0] for claim in claims)
+            claims = []
+        assert len(decoder) <= MAX_ROWS
+        for claim in claims:
+            assert len(claim.packets[-1][1]) < 1 << 16
+        prev += size & 3
 
 
 _MESSAGES: list[tuple[Callable[[bytes], object], Callable[..., bytes]]] = [
@@ -154,9 +241,37 @@ def _use(query: Query) -> None:
     assert policy.check(query.encode()) is None
 
 
+def fuzz_members(data: bytes) -> None:
+    """A set of members off the wire is refused, or comes back as it was and can be asked for."""
+    try:
+        queries = decode_members_untrusted(data, max_members=64, max_bytes=2_048)
+    except (QueryError, MalformedQuery):
+        return
+    assert decode_members_untrusted(encode_members(queries), max_members=64, max_bytes=1 << 20) == queries
+    interest = Interest(MemberLimits(max_members=2))
+    for query in queries:
+        interest.add(query)
+    if any(query.passes(PACKET) for query in queries):
+        assert any(member.passes(PACKET) for member in interest.members)
+
+
+def fuzz_switch(data: bytes) -> None:
+    """The bytes are a seed: links, members, churn and documents over the whole grammar, compared with lxml."""
+    scenario(data, steps=3)
+
+
 def fuzz_envelope(data: bytes) -> None:
     with suppress(PayloadRefused):
         assert len(Compressor().unpack_untrusted(data, limit=4_096)) <= 4_096
+
+
+def fuzz_origin(data: bytes) -> None:
+    payload, time, line = split_origin_untrusted(data)
+    if line is None:
+        assert (payload, time) == (data, None)
+    else:
+        assert time is not None
+        assert split_origin_untrusted(with_origin(payload, time, line)) == (payload, time, line)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
