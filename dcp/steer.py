@@ -16,11 +16,13 @@ takes the choice that loses least within the bytes.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dcp.profile import ARRIVAL, LATENCY, Profile
 
+NO_LOSS: Final = "no loss measured"
 INTERVAL: Final = 1.0
 """Seconds between two looks."""
 MIN_EXPECTED: Final = 8
@@ -49,8 +51,8 @@ BURST_LOSS: Final = 0.005
 QUEUE_FACTOR: Final = 2.0
 QUEUE_SECONDS: Final = 0.03
 """A round trip that is twice the shortest of late, and so much longer, shows a queue."""
-LEAST_DECAY: Final = 1.01
-"""What is remembered as the shortest round trip grows by this each second, so that a change of route is taken."""
+RECENT: Final = 6.0
+"""Seconds over which the shortest round trip is taken: so long a longer route looks like a queue."""
 
 
 class Patience(NamedTuple):
@@ -240,7 +242,7 @@ class Steering:
         """`fixed`: always this, for measurements."""
         self.choice = fixed or NOTHING
         self.since = 0.0
-        self.why = "fixed" if fixed is not None else "no loss measured"
+        self.why = "fixed" if fixed is not None else NO_LOSS
         self.changes = 0
         self.loss = 0.0
         self.run = 1.0
@@ -252,7 +254,8 @@ class Steering:
         self._held_since = 0.0
         self._gap: float | None = None
         self._size = 0.0
-        self._least_round_trip: float | None = None
+        self._round_trips: deque[tuple[float, float]] = deque()
+        """When, and what; of the last `RECENT` seconds, and at least one from before the present look."""
         self._lost = self._breaks = 0.0
         self._pending = _EMPTY
 
@@ -266,7 +269,7 @@ class Steering:
         self._measure(sample)
         if self.path is None or self._fixed is not None:
             return False
-        return self._decide(self.path, self._is_congested(sample.round_trip, sample.seconds), now)
+        return self._decide(self.path, self._is_congested(sample.round_trip, now), now)
 
     def _measure(self, sample: Sample) -> None:
         if sample.packets:
@@ -290,10 +293,11 @@ class Steering:
             run = self.run if self.run >= BURST_OVER else 1.0
             self.path = Path(min(MAX_LOSS, self.loss), sample.round_trip, self._gap, self._size, in_order, run)
 
-    def _is_congested(self, round_trip: float, seconds: float) -> bool:
-        least = self._least_round_trip
-        least = round_trip if least is None else min(round_trip, least * LEAST_DECAY**seconds)
-        self._least_round_trip = least
+    def _is_congested(self, round_trip: float, now: float) -> bool:
+        while len(self._round_trips) > 1 and self._round_trips[0][0] <= now - RECENT:
+            self._round_trips.popleft()
+        self._round_trips.append((now, round_trip))
+        least = min(earlier for _, earlier in self._round_trips)
         return round_trip > QUEUE_FACTOR * least and round_trip > least + QUEUE_SECONDS
 
     def _decide(self, path: Path, is_congested: bool, now: float) -> bool:
@@ -320,6 +324,8 @@ class Steering:
         is_cheaper = is_cheaper and (self.run < BURST_OVER or path.loss < BURST_LOSS)
         if self.choice not in allowed or is_better or (is_cheaper and now - self._held_since > HOLD):
             return self._take(cheap, words, now)
+        if self.choice == NOTHING:
+            self.why = words if path.loss >= CLEAN else NO_LOSS
         return False
 
     def _decide_for_deadline(self, path: Path, costs: dict[Choice, Cost], allowed: list[Choice], now: float) -> bool:
@@ -339,6 +345,8 @@ class Steering:
 
     def _take(self, choice: Choice, why: str, now: float) -> bool:
         if choice == self.choice:
+            if choice == NOTHING:
+                self.why = why
             return False
         self.choice, self.why, self.since, self._held_since = choice, why, now, now
         self.changes += 1
