@@ -76,7 +76,12 @@ export class Stream {
     if (this.#options.token) url.searchParams.set("token", this.#options.token);
     const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
     const socket = this.#socket = new Socket(url.href);
-    socket.onopen = () => { this.#tell("onOpen", {}); };
+    const [query, namespaces] = [this.#query, this.#namespaces];
+    socket.onopen = () => {
+      // What was asked for while the connection was being made.
+      if (query !== this.#query || namespaces !== this.#namespaces) this.changeQuery(this.#query);
+      this.#tell("onOpen", {});
+    };
     socket.onmessage = message => this.#take(JSON.parse(message.data));
     socket.onclose = event => this.#closed(event);
     socket.onerror = () => {}; // onclose follows

@@ -158,7 +158,8 @@ let packets = 0, gaps = 0;
 const token = new URLSearchParams(location.search).get("token") ?? undefined;
 const stream = connect(location.origin, "{name}", {{
   token,
-  onPacket: packet => {{ show("count", ++packets); show("last", packet.xml ?? packet.base64); show("problem", ""); }},
+  onPacket: packet => {{ show("count", ++packets); show("last", packet.xml ?? packet.base64); }},
+  onSwitched: () => show("problem", ""),
   onGap: () => show("gaps", ++gaps),
   onError: error => show("problem", error.message),
 }});

@@ -37,6 +37,14 @@ const stream = connect("http://%s", "asdi", {
   onClose: () => console.log(said.join(" ")),
 });
 """
+HASTY = """
+import { connect } from "%s/clients/js/skymesh.js";
+const stream = connect("http://%s", "asdi", {
+  query: "//nothing",
+  onSwitched: event => { console.log(event.type); stream.close(); },
+});
+stream.changeQuery("/flight"); // before it has connected
+"""
 
 
 @contextmanager
@@ -87,19 +95,24 @@ def test_server_sent_events_resume_without_a_loss(address):
     assert {packet["an"] for packet in packets[5:]} <= {packet["an"] for packet in resumed}
 
 
-def test_the_javascript_client_in_node(address, tmp_path):
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [(SCRIPT, ["started", "packet", "error", "switched"]), (HASTY, ["switched"])],
+    ids=["packets", "a query changed too early"],
+)
+def test_the_javascript_client_in_node(address, tmp_path, program, printed):
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no Node here")
     script = tmp_path / "client.mjs"
-    script.write_text(SCRIPT % (REPOSITORY, address))
+    script.write_text(program % (REPOSITORY, address))
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
     flags = [] if int(version[1:].split(".")[0]) >= 22 else ["--experimental-websocket"]
     done = subprocess.run(
         [node, "--no-warnings", *flags, str(script)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.stderr == ""
-    assert done.stdout.split() == ["started", "packet", "error", "switched"]
+    assert done.stdout.split() == printed
 
 
 @pytest.mark.browser
@@ -114,6 +127,11 @@ def test_the_page_and_the_javascript_client_in_a_browser(address):
         )
         problem = "return document.getElementById('problem').textContent"
         wait_for(lambda: window.execute_script(problem), "that the page says what is wrong with the query")
+        seen = window.execute_script(count)
+        wait_for(lambda: window.execute_script(count) > seen, "that packets of the old query go on")
+        assert window.execute_script(problem)  # found: the next packet wiped it away
+        window.execute_script("document.forms[0].query.value = '/flight'; document.forms[0].requestSubmit()")
+        wait_for(lambda: not window.execute_script(problem), "that a right query takes the problem away")
         faults = [line["message"] for line in window.get_log("browser") if line["level"] == "SEVERE"]
         assert [fault for fault in faults if "favicon" not in fault] == []
 
