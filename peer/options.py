@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dcp.config import MAX_LATERAL_EVERY, MAX_LATERAL_SIBLINGS
 from peer.mesh.config import MAX_NAME_BYTES, MAX_PARENTS
 from peer.mesh.hostport import HostPort
 from peer.optionspec import address, binding, decimal, file_bytes, option, path, whole
@@ -35,6 +34,9 @@ PLACEMENTS = {
     "walk": "peer.mesh.placement.walk:WalkPlacement",
 }
 """How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""
+MAX_LATERAL_EVERY = 16
+MAX_LATERAL_SIBLINGS = 4
+"""The limits of `dcp.config`, which `--help` must not load: it would bring an event loop. A test compares them."""
 NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 PROFILES = ("reliable", "latency", "bandwidth", "newest")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+import dcp.config
 import peer
+from peer import options
 from peer.cli import reference
 from peer.cli.config import resolve
 from peer.cli.settings import settings_for
@@ -67,3 +69,8 @@ def test_a_keyword_of_another_function_is_refused():
         peer.join("asdi", compress="zstd")
     with pytest.raises(TypeError, match=r"root\(\) got an unexpected keyword argument 'parents'"):
         peer.root("asdi", parents=2)
+
+
+def test_the_limits_that_are_repeated_so_that_help_loads_no_dcp_are_dcps():
+    for name in ("MAX_LATERAL_EVERY", "MAX_LATERAL_SIBLINGS"):
+        assert getattr(options, name) == getattr(dcp.config, name)
