@@ -3,7 +3,9 @@
 Theory of operation. A child's link goes on as it is: it has its cursor, its window, its repairs, its holes, its
 acknowledgments. Only the road of live packets changes: the first member whose cursor reaches a packet has it sent to
 the group, and for the others it counts as sent (`carry`). A claim is true for everybody with the same query and epoch,
-so it does not matter whose cursor made it; what the group loses is repaired on each member's own link.
+so it does not matter whose cursor made it; what the group loses is repaired on each member's own link. So one cursor is
+enough for a new packet (`lead`): the others follow a few times per second, or when their child speaks, in fewer and
+wider claims. Twenty-five members cost a parent little more than one.
 
 A group is offered to eligible children once there are three. It beats a few times per second, and the members that hear
 it say so (HEARD), again and again: a member whose word has not come for a while is served by its own link again. Live
@@ -86,6 +88,8 @@ class SendingGroup:
     number: int = 0
     beat_at: float = 0.0
     recent: deque[float] = field(default_factory=deque)
+    walked_to: int = 0
+    """Up to this packet of the log all members have followed."""
     secret: bytes = b""
     """For the keys of siblings."""
     named_at: float = 0.0
@@ -146,6 +150,36 @@ class Groups:
             group.beat_at = now + FIRST_BEAT
         return True
 
+    def lead(self, now: float) -> set[int]:
+        """There are new packets: send them to the live groups. The links that may sleep through it.
+
+        A member whose window is closed does not hold up the others: the next one leads.
+        """
+        asleep: set[int] = set()
+        for group in [group for group in self._groups.values() if group.is_live]:
+            for member in list(group.members.values()):
+                if not member.is_listening:
+                    continue
+                link, log = member.link, member.link.child.log
+                link.walk(now)
+                if link.child.cursor.position < log.head:
+                    continue
+                # What the group can't carry, such as a hole, goes to everybody at once.
+                is_lagging = log.next_ordinal - group.walked_to > self._config.catch_up_lag // 4
+                if group.is_live and not link.outbox and not is_lagging:
+                    asleep.update(m.link.id for m in group.members.values() if m.is_listening and m.link.may_sleep)
+                elif is_lagging:
+                    group.walked_to = log.next_ordinal
+                break
+        return asleep
+
+    def inserted(self, an: int) -> None:
+        """A packet was put into the log behind what the group sent: members that are not there yet need it by link."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                if member.link.child.cursor.position < an <= group.sent_until:
+                    member.since = max(member.since, an)
+
     def heard(self, link: Downlink, heard: Heard, now: float) -> None:
         group = self._of.get(link.id)
         if group is None or heard.id != group.id:
@@ -184,6 +218,9 @@ class Groups:
         self._look_at = now + LOOK_INTERVAL
         for group in list(self._groups.values()):
             for member in list(group.members.values()):
+                if member.is_listening:
+                    member.link.walk(now)
+                    group.walked_to = member.link.child.log.next_ordinal
                 if member.link.is_catching_up or (member.is_listening and now > member.until):
                     self.counters["silent"] += 1
                     self.leave(member.link, now)
@@ -252,6 +289,7 @@ class Groups:
         enough = sum(member.is_listening for member in group.members.values()) >= MIN_MEMBERS
         if enough and not group.is_live:
             group.is_live = True
+            group.walked_to = max(member.link.child.log.next_ordinal for member in group.members.values())
             head = max(member.link.child.log.head for member in group.members.values())
             group.sent_until = head
             for member in group.members.values():

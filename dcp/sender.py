@@ -169,6 +169,8 @@ class Sender(PublishedStream):
         link.heard_at = now
         link.reset_at = None
         self._busy[link.id] = link
+        if link.group is not None:
+            link.walk(now)  # what it speaks of is what the group has sent
         body = data[wire.BODY_AT :]
         if flags & wire.NACK:
             self._on_nack(link, control.decode_nack_untrusted(body), flags, now)
@@ -226,6 +228,8 @@ class Sender(PublishedStream):
         ordinal = self.log.insert(an, payload)
         if ordinal is None:
             return
+        if self.groups is not None:
+            self.groups.inserted(an)
         for link in self.links.values():
             child = link.child
             if child.floor is not None:
@@ -365,7 +369,8 @@ class Sender(PublishedStream):
         busy = self._busy
         if self.log.head != self._flushed_head:
             self._flushed_head = self.log.head
-            busy.update(self.links)
+            asleep = self.groups.lead(now) if self.groups is not None and len(self.groups) else None
+            busy.update({k: v for k, v in self.links.items() if k not in asleep} if asleep else self.links)
         while busy and len(out) < most:
             link_id, link = next(iter(busy.items()))
             del busy[link_id]

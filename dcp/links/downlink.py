@@ -264,6 +264,20 @@ class Downlink(Link):
             return None
         return self._send_live(claim, now, is_paced=is_catching_up and child.lag > self._config.catch_up_lag)
 
+    @property
+    def may_sleep(self) -> bool:
+        """Whether a group does all there is to do for a new packet."""
+        return self.protection is None or not self.protection.every
+
+    def walk(self, now: float) -> None:
+        """Follow the group that carries the live packets, without waiting for a turn."""
+        while not self.outbox and not self.fragments.bytes:
+            datagram = self.next_datagram(now)
+            if datagram is None:
+                return
+            if datagram is not CARRIED:
+                self.outbox.append(datagram)
+
     def _skip_to_head(self, now: float) -> bytes:
         """A child that wants the newest and lags: the rest is a hole (rule T10)."""
         child = self.child

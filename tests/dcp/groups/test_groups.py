@@ -419,3 +419,39 @@ def test_acknowledgment_requests_and_goodbyes_do_not_come_from_groups():
         body = control.encode_close(0, b"")
         assert not hub.receive_datagram(group.encode(flags, 0, 0, body), SOURCE, now=lan.net.now)
     assert lan.receivers[LAN[1]].links
+
+
+# --- members that sleep through new packets ---------------------------------------------------------------------------
+
+
+def test_a_new_packet_moves_one_cursor_and_the_others_follow():
+    lan = Lan(6).publish(2.0)
+    lan.sender.publish(b"x" * 400)
+    before = {link.id: link.child.cursor.position for link in lan.sender.links.values()}
+    lan.hub_of(ROOT).datagrams_to_send(now=lan.net.now)
+    moved = [link for link in lan.sender.links.values() if link.child.cursor.position > before[link.id]]
+    assert len(moved) == 1
+    lan.run(0.6)
+    assert {link.child.cursor.position for link in lan.sender.links.values()} == {lan.sender.log.head}
+
+
+def test_a_member_that_takes_nothing_does_not_hold_up_the_group():
+    lan = Lan(5).publish(2.0)
+    for link in list(lan.sender.links.values())[:2]:
+        link.window.room = 0
+    lan.sent_to_groups = 0
+    lan.sender.publish(b"x" * 400)
+    lan.net.pump((ROOT, 1))
+    assert lan.sent_to_groups == 1
+
+
+def test_a_late_packet_reaches_members_that_slept():
+    lan = Lan(5).publish(2.0)
+    lan.sender.publish(b"first " * 60, an=lan.sender.log.head + 2)
+    lan.net.pump((ROOT, 1))
+    lan.sender.insert_late(lan.sender.log.head - 1, b"late " * 60, lan.net.now)
+    lan.net.pump((ROOT, 1))
+    lan.run(1.0)
+    for name in lan.names:
+        payloads = [item.payload for item in lan.got[name] if isinstance(item, events.Packet | events.Omitted)]
+        assert sum(payload.startswith(b"late") for payload in payloads) == 1, name
