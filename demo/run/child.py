@@ -100,6 +100,8 @@ async def _run_peer(spec: dict[str, Any], channel: Channel) -> None:
         listen=tuple(spec["listen"]),
         bootstrap=[tuple(address) for address in spec["bootstrap"]],
         beacon=False,
+        transport="udp",  # faults are made in the UDP socket: over TCP a peer that is cut off would not be
+        profile="latency" if role is not Role.ROOT else "reliable",
         identity=Path(spec["identity"]),
         start=Start.NEW if spec.get("position") is None else Start.POSITION,
         position=spec.get("position"),
