@@ -119,15 +119,15 @@ class Answering:
 
         MalformedDatagram if no keys can be made from what the child sent; then nothing has changed.
         """
-        nonce = self._rng.randbytes(handshake.NONCE_BYTES)
-        accept = handshake.Accept(request.nonce, self._new_link_id(), nonce, 0, 0, 0, 0, 0, reply)
+        link_id, nonce = self._new_link_id(), self._rng.randbytes(handshake.NONCE_BYTES)
+        accept = handshake.Accept(request.nonce, link_id, nonce, 0, 0, 0, 0, 0, reply)
         ciphers = None
         if request.share is not None:
             key = self._keying.new_key()
             accept = accept._replace(share=self._keying.share_for(request, key))
             ciphers = ciphers_of_request_untrusted(request, accept, key)
         child = Child(self._log, self._config, request)
-        link = Downlink(accept.link, address, child, self._config, self._carriage, request, now=now)
+        link = Downlink(link_id, address, child, self._config, self._carriage, request, now=now)
         if request.share is not None and ciphers is not None:
             link.encrypt(ciphers, request.share.identity)
         else:
