@@ -45,12 +45,11 @@ OVERHEAD: Final = _OUTER.size + _INNER.size + TAG_BYTES
 MORE_THAN_SEALED: Final = OVERHEAD - wire.BODY_AT
 """Bytes of a datagram that encryption takes beyond the header and the seal."""
 _NO_SEAL: Final = bytes(6)
-_WINDOW_MASK: Final = (1 << REPLAY_WINDOW) - 1
 
 
 class _Aead(Protocol):
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
-    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: memoryview, associated_data: bytes) -> bytes: ...
 
 
 class _Generation:
@@ -107,13 +106,13 @@ class OutgoingCipher:
 class IncomingCipher:
     """What the other end sends. Each datagram is taken once."""
 
-    __slots__ = ("_current", "_highest", "_previous", "_seen")
+    __slots__ = ("_current", "_highest", "_missing", "_previous")
 
     def __init__(self, suite: int, secret: bytes) -> None:
         self._current = _Generation(suite, secret)
         self._previous: _Generation | None = None
         self._highest = -1
-        self._seen = 0  # bit i: the counter `highest - i` was taken
+        self._missing: set[int] = set()  # below `highest`, and not taken yet
 
     def open_untrusted(self, data: bytes) -> bytes:
         """The packet in the layout of `wire`, with no seal."""
@@ -122,24 +121,31 @@ class IncomingCipher:
         low = int.from_bytes(data[5:9], "big")
         highest = self._highest
         counter = extend(low, max(highest, 0))
-        behind = highest - counter
-        if counter < 0 or behind >= REPLAY_WINDOW or (behind >= 0 and self._seen >> behind & 1):
+        if counter <= highest and (counter not in self._missing or highest - counter >= REPLAY_WINDOW):
             raise MalformedDatagram("replayed")
         generation = self._generation_of(counter // UPDATE_EVERY)
         try:
-            plain = generation.aead.decrypt(generation.nonce(counter), data[9:], data[:9])
+            plain = generation.aead.decrypt(generation.nonce(counter), memoryview(data)[9:], data[:9])
         except InvalidTag:
             raise MalformedDatagram("seal") from None
         if plain[0] >> 4 != wire.VERSION or plain[1] & wire.OPEN:
             raise MalformedDatagram("version", "encrypted")
-        if behind >= 0:
-            self._seen |= 1 << behind
+        if counter < highest:
+            self._missing.discard(counter)
         else:
-            self._seen = (self._seen << -behind | 1) & _WINDOW_MASK if -behind < REPLAY_WINDOW else 1
             self._highest = counter
+            if counter > highest + 1:
+                self._skip(highest + 1, counter)
             if generation is not self._current:
                 self._update(generation)
         return b"".join((plain[:2], b"\0\0", plain[2:10], data[1:5], _NO_SEAL, plain[10:]))
+
+    def _skip(self, first: int, counter: int) -> None:
+        """From `first` on, everything before this counter may still come, if it is not too late for that."""
+        oldest = counter - REPLAY_WINDOW + 1
+        self._missing.update(range(max(first, oldest), counter))
+        if len(self._missing) > REPLAY_WINDOW:
+            self._missing = {number for number in self._missing if number >= oldest}
 
     def _generation_of(self, number: int) -> _Generation:
         """The keys that a counter belongs to; nothing changes here until a datagram has proved genuine."""
