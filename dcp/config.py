@@ -146,6 +146,9 @@ class Config:
     loopback_datagram_bytes: int = LOOPBACK_DATAGRAM_BYTES
     sealed: bool = True
     """Keyed checksum on every packet. Both ends must have switched it off for a link to go without."""
+    encryption: str = "prefer"
+    """Of a hub with an identity (`links.keying`). prefer: links are encrypted with peers that can. require: there are
+    no others. off: none is, for measurements."""
 
     def __post_init__(self) -> None:
         for name in ("reorder_window", "keep_alive_interval", "ack_interval", "audit_interval", "min_rto", "max_rto"):

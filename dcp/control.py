@@ -54,6 +54,8 @@ class Reason(IntEnum):
     TIMED_OUT = 0x09
     REPLACED = 0x0A
     VERSION = 0x0B  # found by this end: the other speaks no version that we do (`versions`)
+    ENCRYPTION = 0x0C  # one end requires encryption, or both can encrypt and the opening came without keys
+    OTHER_PEER = 0x0D  # found by this end: the parent has another key than the peer that was asked for
 
 
 MAX_QUERY_BYTES: Final = 60_000

@@ -217,7 +217,7 @@ class Driver:
         changed = False
         for data, address in batch:
             try:
-                if data and data[0] >> 4 == 1:
+                if data and data[0] >> 4 in (1, 15):
                     changed |= self.machine.receive_datagram(data, address, now=now)
                 elif self._on_other is not None:
                     self._on_other(data, address)

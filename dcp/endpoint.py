@@ -42,6 +42,7 @@ from dcp.handshake import Start
 from dcp.hub import Hub
 from dcp.kinds import BYTES
 from dcp.links.address import SocketAddress
+from dcp.links.keying import LinkIdentity
 from dcp.plain_errors import with_plain_errors
 from dcp.profile import PLAIN, Profile
 from dcp.queries import EVERYTHING, QueryPolicy
@@ -283,9 +284,16 @@ class Subscription:
 class Endpoint:
     """One UDP socket for many links, both directions."""
 
-    def __init__(self, udp: UdpSocket, config: Config, rng: random.Random, carriers: Pool | None = None) -> None:
+    def __init__(
+        self,
+        udp: UdpSocket,
+        config: Config,
+        rng: random.Random,
+        carriers: Pool | None = None,
+        identity: LinkIdentity | None = None,
+    ) -> None:
         self.rng = rng
-        self.hub = Hub(config, rng=rng, clock=time.perf_counter)
+        self.hub = Hub(config, rng=rng, clock=time.perf_counter, identity=identity)
         self.driver = Driver(
             self.hub, udp, on_event=self._on_event, on_turn=self._on_turn, carriers=carriers, hub=self.hub
         )
@@ -458,17 +466,19 @@ async def open_endpoint(
     rng: random.Random | None = None,
     segmentation: bool = True,
     transport: str = "udp",
+    identity: LinkIdentity | None = None,
 ) -> AsyncIterator[Endpoint]:
     """Bind a UDP socket (by default on loopback, any free port) and run it until the block ends.
 
     `transport`: `auto` for UDP, then TCP when a sender does not answer, and a TCP listener beside the UDP port; `tcp`
     for TCP alone; or the names of installed transports, separated by commas (see `dcp.carriers.transport`).
+    `identity`: with an Ed25519 key pair, links are encrypted with endpoints that have one too (`Config.encryption`).
     """
     config = replace(config or Config(), transports=carriers_named(transport))
     bind = partial(UdpSocket.bind, segmentation=segmentation)
     udp, carriers = await open_carriers(address, config.transports, bind)
     # Nonces, link ids and cookie secrets come from here: the system's generator, unless a test gives its own.
-    endpoint = Endpoint(udp, config, rng or random.SystemRandom(), carriers)
+    endpoint = Endpoint(udp, config, rng or random.SystemRandom(), carriers, identity)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(endpoint.run)

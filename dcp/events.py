@@ -58,6 +58,8 @@ class LinkOpened(NamedTuple):
     link: int
     address: SocketAddress
     reply: bytes
+    public_key: bytes = b""
+    """The parent's Ed25519 key, which it has proved to hold. Empty: the link is not encrypted."""
 
 
 class LinkRefused(NamedTuple):
@@ -88,6 +90,8 @@ class OpeningReceived(NamedTuple):
     address: SocketAddress
     query: bytes
     hello: bytes
+    public_key: bytes = b""
+    """The child's Ed25519 key, which it has proved to hold. Empty: the link will not be encrypted."""
 
 
 class ChildOpened(NamedTuple):

@@ -22,10 +22,21 @@ from ipaddress import IPv4Address, ip_address
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dcp import control, wire
 from dcp.config import Config
-from dcp.group_messages import LEFT, Group, Heard, encode_group, sign
+from dcp.group_messages import (
+    CIPHER_KEY_BYTES,
+    ENCRYPTED_BYTES,
+    LEFT,
+    MAX_NUMBER,
+    Group,
+    Heard,
+    encode_group,
+    encrypt,
+    sign,
+)
 from dcp.lateral import Sibling, Siblings, encode_siblings, pair_key
 from dcp.links.address import SocketAddress, is_connection, is_loopback, to_group
 from dcp.links.downlink import Downlink
@@ -50,6 +61,8 @@ REST_SECONDS = 60.0
 """How long a child that did not hear a group, or left it, is not offered another one."""
 MAX_WIDTH = 1 << 20
 """Wider claims go over the links: members that are 512 of them behind can still tell 32-bit ANs apart (rule S3)."""
+_NUMBERS_KEPT = 4_096
+"""For the datagrams of one large packet, which are numbered together."""
 _PORTS = range(24_000, 32_000)
 
 
@@ -59,6 +72,8 @@ class Kind(NamedTuple):
     query: bytes
     epoch: int
     lan: str
+    is_encrypted: bool = False
+    """Their links are: then so is the group."""
 
 
 @dataclass(slots=True)
@@ -92,17 +107,21 @@ class SendingGroup:
     """Up to this packet of the log all members have followed."""
     secret: bytes = b""
     """For the keys of siblings."""
+    cipher_key: bytes = b""
+    cipher: AESGCM | None = None
     named_at: float = 0.0
 
     def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
         self.number += 1
         unsealed = wire.encode_bound(None, self.kind.epoch, flags, an, prev, self.id, body)
+        if self.cipher is not None:
+            unsealed = encrypt(unsealed, self.id, self.number, self.cipher)
         return sign(unsealed, self.number, self.private)
 
     def offer(self) -> bytes:
         host, port = self.address[:2]
         public = self.private.public_key().public_bytes_raw()
-        return encode_group(Group(self.id, self.kind.epoch, public, port, host))
+        return encode_group(Group(self.id, self.kind.epoch, public, port, host, self.cipher_key))
 
 
 class Groups:
@@ -261,7 +280,7 @@ class Groups:
             group.made_at = now  # those that have just been asked have time to hear it
 
     def _kind_of(self, link: Downlink) -> Kind:
-        return Kind(link.child.query, link.child.epoch, lan_of(link.address, self._config))
+        return Kind(link.child.query, link.child.epoch, lan_of(link.address, self._config), link.is_encrypted)
 
     def _is_eligible(self, link: Downlink) -> bool:
         child = link.child
@@ -277,6 +296,10 @@ class Groups:
         private = Ed25519PrivateKey.from_private_bytes(self._rng.randbytes(32))
         group = SendingGroup(group_id, address, kind, private, link.payload_room, now, beat_at=now)
         group.secret = self._rng.randbytes(32)
+        if kind.is_encrypted:
+            group.cipher_key = self._rng.randbytes(CIPHER_KEY_BYTES)
+            group.cipher = AESGCM(group.cipher_key)
+            group.payload_room -= ENCRYPTED_BYTES
         self._groups[group_id] = group
         self.counters["formed"] += 1
         return group
@@ -340,6 +363,8 @@ class Groups:
         self.outbox.append((datagram, group.address))
         if len(recent) > MAX_DATAGRAMS_PER_SECOND:
             self.counters["too fast"] += 1
+            self._dissolve(group, now)
+        elif group.number >= MAX_NUMBER - _NUMBERS_KEPT:
             self._dissolve(group, now)
 
 

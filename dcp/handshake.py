@@ -24,6 +24,8 @@ class OpenType(IntEnum):
     RESET = 0x05
     INQUIRE = 0x06
     ANSWER = 0x07
+    KEYED_REQUEST = 0x08
+    KEYED_ACCEPT = 0x09
 
 
 class Start(IntEnum):
@@ -50,15 +52,28 @@ _REFUSE = struct.Struct("!16sB")  # nonce, reason; body follows
 _RESET = struct.Struct("!I")  # the link id that was not known
 _INQUIRE = struct.Struct("!16s16s")  # nonce, cookie; body follows
 _ANSWER = struct.Struct("!16s")  # nonce; body follows
+# ciphers u8, X25519 key 32, Ed25519 key 32, signature 64; a request or an accept follows
+_SHARE = struct.Struct("!B32s32s64s")
 
 MODE_STREAM: Final = 0x01
 MODE_UNSEALED: Final = 0x02
 MODE_GROUPS: Final = 0x04  # the child takes GROUP; a parent that does not know this bit ignores it
+MODE_ENCRYPTS: Final = 0x08  # the child can encrypt; likewise
 
 
 ACCEPT_RESERVED: Final = 0x01  # as in the keep-alive
 ACCEPT_STARTED: Final = 0x02
 ACCEPT_PROTECTS: Final = 0x04  # the parent takes PROTECT; a child that sends one knows REPAIR
+
+
+class KeyShare(NamedTuple):
+    """What one end contributes to the keys of an encrypted link (`links.keying`)."""
+
+    suites: int
+    """The ciphers that a child offers, or the one that the parent has chosen."""
+    ephemeral: bytes
+    identity: bytes
+    signature: bytes
 
 
 class OpenRequest(NamedTuple):
@@ -76,11 +91,14 @@ class OpenRequest(NamedTuple):
     stream: bytes
     query: bytes
     hello: bytes
+    share: KeyShare | None = None
 
 
 class Challenge(NamedTuple):
     nonce: bytes
     cookie: bytes
+    suites: int = 0
+    """The ciphers that the parent has, for a child that can encrypt. Earlier versions ignore it."""
 
 
 class Accept(NamedTuple):
@@ -97,6 +115,7 @@ class Accept(NamedTuple):
     """ACCEPT_RESERVED; ACCEPT_STARTED: without it the stream has not begun here, and `start` means nothing;
     ACCEPT_PROTECTS."""
     reply: bytes
+    share: KeyShare | None = None
 
 
 class Refuse(NamedTuple):
@@ -134,11 +153,18 @@ def encode_opening(message: Opening) -> tuple[OpenType, bytes]:
     match message:
         case OpenRequest():
             body = _REQUEST.pack(*message[:9], len(message.stream), len(message.query), len(message.hello))
-            return OpenType.REQUEST, body + message.stream + message.query + message.hello
+            body += message.stream + message.query + message.hello
+            if message.share is None:
+                return OpenType.REQUEST, body
+            return OpenType.KEYED_REQUEST, _SHARE.pack(*message.share) + body
         case Challenge():
-            return OpenType.CHALLENGE, _CHALLENGE.pack(*message)
+            suites = bytes((message.suites,)) if message.suites else b""
+            return OpenType.CHALLENGE, _CHALLENGE.pack(*message[:2]) + suites
         case Accept():
-            return OpenType.ACCEPT, _ACCEPT.pack(*message[:8]) + message.reply
+            body = _ACCEPT.pack(*message[:8]) + message.reply
+            if message.share is None:
+                return OpenType.ACCEPT, body
+            return OpenType.KEYED_ACCEPT, _SHARE.pack(*message.share) + body
         case Refuse():
             return OpenType.REFUSE, _REFUSE.pack(*message[:2]) + message.body
         case Reset():
@@ -150,6 +176,12 @@ def encode_opening(message: Opening) -> tuple[OpenType, bytes]:
 
 
 def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
+    if kind in _KEYED:
+        if len(body) < _SHARE.size:
+            raise MalformedDatagram("short", f"open {kind}")
+        message = decode_opening_untrusted(_KEYED[kind], body[_SHARE.size :])
+        assert isinstance(message, OpenRequest | Accept)
+        return message._replace(share=KeyShare._make(_SHARE.unpack_from(body)))
     layout = _OPENING.get(kind)
     if layout is None:
         raise MalformedDatagram("type", f"open {kind}")
@@ -160,9 +192,9 @@ def decode_opening_untrusted(kind: int, body: bytes) -> Opening:
     if kind == OpenType.REQUEST:
         return _decode_request(fields, rest)
     if kind == OpenType.CHALLENGE:
-        return Challenge._make(fields)
+        return Challenge._make((*fields, rest[0] if rest else 0))
     if kind == OpenType.ACCEPT:
-        accept = Accept._make((*fields, rest))
+        accept = Accept._make((*fields, rest, None))
         check_positions(accept.start, accept.head)
         return accept
     if kind == OpenType.REFUSE:
@@ -186,10 +218,12 @@ def _decode_request(fields: tuple[int | bytes, ...], rest: bytes) -> OpenRequest
     if head[5] not in (Start.NEW, Start.OLDEST, Start.POSITION):
         raise MalformedDatagram("start", f"{head[5]!r}")
     stream, rest = rest[:stream_bytes], rest[stream_bytes:]
-    request = OpenRequest._make((*head, stream, rest[:query_bytes], rest[query_bytes:]))
+    request = OpenRequest._make((*head, stream, rest[:query_bytes], rest[query_bytes:], None))
     check_positions(request.position)
     return request
 
+
+_KEYED: dict[int, int] = {OpenType.KEYED_REQUEST: OpenType.REQUEST, OpenType.KEYED_ACCEPT: OpenType.ACCEPT}
 
 _OPENING: dict[int, struct.Struct] = {
     OpenType.REQUEST: _REQUEST,

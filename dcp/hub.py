@@ -28,9 +28,12 @@ from dcp.guard import fault, guard
 from dcp.handshake import Start
 from dcp.inquiries import Inquiries
 from dcp.kinds import kind_of
-from dcp.links.address import SocketAddress, is_group, is_same
+from dcp.links.address import SocketAddress, is_group
 from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
+from dcp.links.keying import OFF, Keying, LinkIdentity
+from dcp.links.secrecy import is_encrypted
+from dcp.links.unsealing import link_id_of, opened_untrusted
 from dcp.links.uplink import Uplink
 from dcp.links.ways import Ways
 from dcp.log import Log
@@ -55,10 +58,17 @@ MIN_TIMER_STEP = 1e-3
 
 class Hub:
     def __init__(
-        self, config: Config | None = None, *, rng: random.Random, clock: Callable[[], float] | None = None
+        self,
+        config: Config | None = None,
+        *,
+        rng: random.Random,
+        clock: Callable[[], float] | None = None,
+        identity: LinkIdentity | None = None,
     ) -> None:
-        """With a clock, history is looked through in slices of time, not only of packets: that is its only use."""
+        """With a clock, history is looked through in slices of time, not only of packets: that is its only use.
+        With an identity, links are encrypted as `Config.encryption` says; `rng` must then be the system's."""
         self.config = config or Config()
+        self.keying = Keying(identity, self.config.encryption if identity is not None else OFF, rng)
         self._clock = clock
         self.senders: dict[str, Sender] = {}
         self.receivers: dict[str, Receiver] = {}
@@ -175,6 +185,7 @@ class Hub:
             new_link_id=self._new_link_id,
             emit=self._emit,
             send_open=self._send_open,
+            keying=self.keying,
             kind=kind_of(stream_mode=stream_mode),
         )
         self.senders[stream] = sender
@@ -209,6 +220,7 @@ class Hub:
             emit=self._emit,
             send_open=self._send_open,
             ways=self.ways,
+            keying=self.keying,
             group_offered=self.memberships.offered,
             siblings_named=self.memberships.siblings_named,
             query=query,
@@ -227,11 +239,24 @@ class Hub:
         self.receivers[stream] = receiver
         return receiver
 
-    def add_sender(self, stream: str, address: SocketAddress, hello: bytes = b"", *, now: float) -> int:
-        """Open a link from our receiver of `stream` to the sender at `address`."""
+    def add_sender(
+        self,
+        stream: str,
+        address: SocketAddress,
+        hello: bytes = b"",
+        *,
+        now: float,
+        is_expected: Callable[[bytes], bool] | None = None,
+    ) -> int:
+        """Open a link from our receiver of `stream` to the sender at `address`.
+
+        If the link is encrypted, `is_expected` says whether the sender with this Ed25519 key is the one meant.
+        """
         receiver = self.receivers[stream]
         link_id = receiver.add_sender(address, hello, now=now)
-        self._uplinks[link_id] = (receiver, receiver.links[link_id])
+        link = receiver.links[link_id]
+        link.is_expected = is_expected
+        self._uplinks[link_id] = (receiver, link)
         return link_id
 
     def remove_stream(self, stream: str, reason: int = Reason.NORMAL) -> None:
@@ -296,48 +321,35 @@ class Hub:
                 if self._resets.allows(now) and (no := versions.refusal_untrusted(data, address, self._outbox.add)):
                     self._receive_opening(no, address, now)
                 return True
-            flags, _ = wire.decode_header_untrusted(data)
-            if flags & wire.OPEN:
+            if not is_encrypted(data) and wire.decode_header_untrusted(data)[0] & wire.OPEN:
                 kind, body = wire.decode_open_untrusted(data)
                 self._receive_opening(handshake.decode_opening_untrusted(kind, body), address, now)
             else:
-                self._receive_bound(flags, data, address, now)
+                self._receive_bound(data, address, now)
         except MalformedDatagram as error:
             self._dropped[error.reason] += 1
             return False
         except Exception as error:
             self._dropped["fault"] += 1
-            self._end_link_of(data)
+            self.connections.end(link_id_of(data))
             fault("datagram", error)
         return True
 
-    def _end_link_of(self, data: bytes) -> None:
-        """Something went wrong that nobody expected: the link that it came on ends, and all others go on."""
-        if len(data) < wire.BOUND_HEADER.size or data[1] & wire.OPEN:
-            return
-        (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
-        up, down = self._uplinks.get(link_id), self._downlinks.get(link_id)
-        with guard("close"):
-            if up is not None:
-                up[0].give_up(link_id, Reason.RESET)
-            elif down is not None:
-                down[0].close(link_id, Reason.RESET)
-
-    def _receive_bound(self, flags: int, data: bytes, address: SocketAddress, now: float) -> None:
-        (link_id,) = wire.LINK_ID.unpack_from(data, wire.BOUND_HEADER.size - 4)
+    def _receive_bound(self, data: bytes, address: SocketAddress, now: float) -> None:
+        link_id = link_id_of(data)
         up = self._uplinks.get(link_id)
         if up is not None:
             receiver, uplink = up
-            self._check(uplink.address, address, wire.seal_is_valid(uplink.seal_in, data))
+            opened = opened_untrusted(uplink, data, address)
             try:
-                receiver.receive(uplink, flags, data, now)
+                receiver.receive(uplink, opened[1], opened, now)
             except MalformedDatagram:
                 receiver.malformed += 1
                 raise
             return
         down = self._downlinks.get(link_id)
         if down is None:
-            if self.memberships.is_of_sibling(link_id):
+            if self.memberships.is_of_sibling(link_id) and not is_encrypted(data):
                 self.memberships.receive_lateral(link_id, data, address, now)
                 return
             if not self._resets.allows(now):
@@ -346,18 +358,12 @@ class Hub:
             self._send_open(handshake.Reset(link_id), address)
             return
         sender, downlink = down
-        self._check(downlink.address, address, wire.seal_is_valid(downlink.seal_in, data))
+        opened = opened_untrusted(downlink, data, address)
         try:
-            sender.receive(downlink, flags, data, now)
+            sender.receive(downlink, opened[1], opened, now)
         except MalformedDatagram:
             sender.malformed += 1
             raise
-
-    def _check(self, ours: SocketAddress, theirs: SocketAddress, sealed: bool) -> None:
-        if not sealed:
-            raise MalformedDatagram("seal")
-        if ours != theirs and not is_same(ours, theirs):
-            raise MalformedDatagram("address")
 
     def _receive_opening(self, message: handshake.Opening, address: SocketAddress, now: float) -> None:
         match message:
@@ -381,7 +387,8 @@ class Hub:
 
     def _on_request(self, request: handshake.OpenRequest, address: SocketAddress, now: float) -> None:
         if not self._cookies.is_ours(request.cookie, address, now):
-            self._send_open(handshake.Challenge(request.nonce, self._cookies.bake(address, now)), address)
+            suites = self.keying.suites if request.mode & handshake.MODE_ENCRYPTS else 0
+            self._send_open(handshake.Challenge(request.nonce, self._cookies.bake(address, now), suites), address)
             return
         if not self._openings.allows(now, address[0]):
             self._dropped["opening rate"] += 1
@@ -407,19 +414,12 @@ class Hub:
         self._inquiries.receive(inquire, address)
 
     def _on_reset(self, reset: handshake.Reset, address: SocketAddress, now: float) -> None:
-        """`reset.link` is the id that *we* put on a packet: the other end's. Only a hint: the link is asked first."""
+        """Only a hint: the link is asked first."""
         if not self._resets_heard.allows(now):
             self._dropped["reset rate"] += 1  # anybody can send these; silence finds a dead link too, only later
             return
-        for receiver, uplink in list(self._uplinks.values()):
-            if uplink.remote_id == reset.link and uplink.address == address:
-                receiver.receive_reset(uplink, now)
-                return
-        for sender, downlink in list(self._downlinks.values()):
-            if address == downlink.address and reset.link in (downlink.remote_id, downlink.id):
-                sender.receive_reset(downlink, now)
-                return
-        self._dropped["unknown reset"] += 1
+        if not self.connections.receive_reset(reset, address, now):
+            self._dropped["unknown reset"] += 1
 
     def handle_timeout(self, *, now: float) -> None:
         self._now = self._timers_at = now

@@ -13,12 +13,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dcp import wire
 from dcp.admission import HostBuckets
 from dcp.config import Config
 from dcp.errors import MalformedDatagram
-from dcp.group_messages import LEFT, TRAILER_BYTES, Group, Heard, checked, encode_heard, group_of_untrusted, number_of
+from dcp.group_messages import (
+    LEFT,
+    TRAILER_BYTES,
+    Group,
+    Heard,
+    checked,
+    decrypt_untrusted,
+    encode_heard,
+    group_of_untrusted,
+    number_of,
+)
 from dcp.lateral import Repairer, Siblings
 from dcp.links.address import SocketAddress, to_group
 from dcp.links.uplink import Uplink
@@ -54,6 +65,7 @@ class Membership:
     repairer: Repairer | None = None
     seen: set[int] = field(default_factory=set)
     rebuilt: set[int] = field(default_factory=set)
+    cipher: AESGCM | None = None
 
     @property
     def is_heard(self) -> bool:
@@ -98,7 +110,8 @@ class Memberships:
             self._leave(other, "replaced")
         key = Ed25519PublicKey.from_public_bytes(group.key)
         repairer = Repairer(group.id, self._post, self._config)
-        self._groups[group.id] = Membership(receiver, link, group, key, now, repairer=repairer)
+        cipher = AESGCM(group.cipher_key) if group.cipher_key else None
+        self._groups[group.id] = Membership(receiver, link, group, key, now, repairer=repairer, cipher=cipher)
         self.counters["joined"] += 1
         self.revision += 1
 
@@ -113,6 +126,8 @@ class Memberships:
 
     def _take(self, member: Membership, data: bytes, now: float, *, was_rebuilt: bool = False) -> None:
         datagram = checked(data, member.key)
+        if member.cipher is not None:
+            datagram = decrypt_untrusted(datagram, number_of(data), member.cipher)
         flags, _ = wire.decode_header_untrusted(datagram)
         if flags & (wire.ACK | wire.NACK | wire.CLOSE | wire.ACK_REQUEST):
             raise MalformedDatagram("type", "not for a group")

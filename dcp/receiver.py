@@ -39,6 +39,7 @@ from dcp.links.carriage import carriage_of
 from dcp.links.dialing import Dialing
 from dcp.links.fragments import Assembler
 from dcp.links.incoming import Incoming
+from dcp.links.keying import Keying
 from dcp.links.link import SocketAddress
 from dcp.links.losses import LossWatch
 from dcp.links.mending import Mending
@@ -75,6 +76,7 @@ class Receiver(DeliveredStream):
         emit: Callable[[events.Event], None],
         send_open: Callable[[handshake.Opening, SocketAddress], None],
         ways: Ways,
+        keying: Keying,
         group_offered: Callable[[Receiver, Uplink, Group, float], None],
         siblings_named: Callable[[Uplink, Siblings], None],
         query: bytes = EVERYTHING,
@@ -170,6 +172,7 @@ class Receiver(DeliveredStream):
             config,
             self._uplinks,
             ways,
+            keying,
             send_open=send_open,
             wish=self._placing.wish,
             accepted=self._accepted,
@@ -431,11 +434,8 @@ class Receiver(DeliveredStream):
         if self.links:
             times += [self._ack_at, self.mending.next_timeout()]
             if self.position is not None:
-                times += [
-                    self._replies.next_timeout(),
-                    self._gaps.next_timeout(self._losses.missing_since, now),
-                    self._audit_at,
-                ]
+                times += [self._replies.next_timeout(), self._audit_at]
+                times.append(self._gaps.next_timeout(self._losses.missing_since, now))
                 if self._deadline is not None:
                     times.append(self._deadline.due_at())
                 since = self._losses.missing_since

@@ -26,6 +26,7 @@ from dcp.history import SLICE_PAUSE
 from dcp.kinds import PACKETS, StreamKind
 from dcp.links.answering import Answering
 from dcp.links.downlink import CARRIED, Downlink
+from dcp.links.keying import Keying
 from dcp.links.link import SocketAddress
 from dcp.log import Log
 from dcp.preparing import QueryService
@@ -53,6 +54,7 @@ class Sender(PublishedStream):
         new_link_id: Callable[[], int],
         emit: Callable[[events.Event], None],
         send_open: Callable[[handshake.Opening, SocketAddress], None],
+        keying: Keying,
         kind: StreamKind = PACKETS,
     ) -> None:
         super().__init__(stream, log, kind)
@@ -61,7 +63,7 @@ class Sender(PublishedStream):
         self._config = config
         self._emit = emit
         self._answering = Answering(
-            stream, log, kind, config, rng, new_link_id=new_link_id, emit=emit, send_open=send_open
+            stream, log, kind, config, rng, new_link_id=new_link_id, emit=emit, send_open=send_open, keying=keying
         )
         self._queries = QueryService(stream, log, config, emit=emit, post=self._post, close=self.close)
         # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
@@ -100,7 +102,11 @@ class Sender(PublishedStream):
         if (why := self._queries.why_not(request.query)) is not None:
             self._answering.refuse(request, taken.address, Reason.MODE_MISMATCH, why.encode()[:512])
             return None
-        link = self._answering.open_link(request, taken.address, reply, now=now)
+        try:
+            link = self._answering.open_link(request, taken.address, reply, now=now)
+        except MalformedDatagram as error:
+            self._answering.refuse(request, taken.address, Reason.ENCRYPTION, str(error).encode())
+            return None
         self.links[link.id] = link
         self.children[link.id] = link.child
         self._queries.revision += 1

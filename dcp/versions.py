@@ -2,7 +2,7 @@
 
 What every version keeps, so that peers of any two versions can tell each other:
 
-    byte 0     the sender's version in the high 4 bits (0 is the DHT's)
+    byte 0     the sender's version in the high 4 bits (0 is the DHT's, 15 an encrypted packet: `links.secrecy`)
     byte 1     the flag OPEN (0x08) for packets that open a link or ask a question
     bytes 2-3  the checksum of such a packet (`wire`)
     byte 12    its type; VERSIONS is 0x7F in every version
@@ -24,6 +24,8 @@ from dcp.handshake import NONCE_BYTES, Refuse
 from dcp.links.address import SocketAddress
 
 TYPE: Final = 0x7F
+ENCRYPTED: Final = 15
+"""Never a version: the nibble of encrypted packets."""
 ECHO_BYTES: Final = 37
 """Enough for the nonce of a request, whatever a later version puts before it."""
 NONCE_AT: Final = 5
@@ -36,7 +38,8 @@ def encode_versions(echo: bytes, *, version: int = wire.VERSION) -> bytes:
 
 def is_opening_of_other_version(data: bytes) -> bool:
     """A packet outside any link of a version that is not ours. The DHT's datagrams begin with a zero nibble."""
-    return len(data) > wire.HEADER.size and data[0] >> 4 not in (0, wire.VERSION) and bool(data[1] & wire.OPEN)
+    version = data[0] >> 4 if data else 0
+    return len(data) > wire.HEADER.size and version not in (0, wire.VERSION, ENCRYPTED) and bool(data[1] & wire.OPEN)
 
 
 def refusal_untrusted(
@@ -52,6 +55,6 @@ def refusal_untrusted(
         if len(reply) <= len(data):
             send(reply, address)
         return None
-    if len(body) < 2 or not 1 <= body[0] <= body[1] <= 15:
+    if len(body) < 2 or not 1 <= body[0] <= body[1] < ENCRYPTED:
         raise MalformedDatagram("versions")
     return Refuse(body[2 + NONCE_AT : 2 + NONCE_AT + NONCE_BYTES], Reason.VERSION, body[:2])

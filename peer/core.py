@@ -25,6 +25,7 @@ from dataclasses import replace
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
 from dcp.guard import fault
+from dcp.links.keying import LinkIdentity
 from dcp.links.link import SocketAddress
 from dcp.verdicts import FORGED
 from peer.content import Subscription
@@ -52,11 +53,12 @@ from peer.mesh.machine import Mesh
 from peer.mesh.messages import MAX_QUERY_BYTES, About, CloseReason, PeerId, RefuseReason
 from peer.mesh.placement.moves import Placement
 from peer.mesh.placement.neighbourhood import LinkQuality
-from peer.other_versions import of_dcp
+from peer.other_versions import of_refusal
 from peer.presence import Presence
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.role import Role
 from peer.streaming import open_stream
+from peer.trust import doors
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.signing import SigningQueue
@@ -69,11 +71,8 @@ NOT_CARRIED = "the query wants more than this router may carry: narrow the query
 _REFUSALS: dict[int, RefuseReason] = {
     Reason.STREAM_UNKNOWN: RefuseReason.STREAM_UNKNOWN,
     Reason.FULL: RefuseReason.FULL,
-    Reason.MODE_MISMATCH: RefuseReason.POLICY,
     Reason.SHUTTING_DOWN: RefuseReason.SHUTTING_DOWN,
 }
-
-
 PeerEvent = meshevents.Event | meshevents.Effect | FlowEvent
 
 
@@ -89,13 +88,15 @@ class PeerCore:
         trust: Trust | None = None,
         signer: BatchSigner | None = None,
         wall: Callable[[], float] = lambda: 0.0,
+        identity: LinkIdentity | None = None,
     ) -> None:
-        """With a signer a root signs its packets, with the Unix time of `wall()`; `trust` is for all others."""
+        """With a signer a root signs its packets, with the Unix time of `wall()`; `trust` is for all others. With an
+        identity, links are encrypted."""
         self.config = config
         if policy is None:
             policy = XPathPolicy(Envelope(remembers=config.role is Role.ROUTER and config.deliver))
         self.policy = policy
-        self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock)
+        self.hub = Hub(config.dcp, rng=rng, clock=self.policy.clock, identity=identity)
         self.client: Subscription | None = None
         """What the client here is handed; None at a root, and at a router that only passes packets on."""
         own = token_of(config.query)
@@ -351,8 +352,9 @@ class PeerCore:
     def _run(self, effect: meshevents.Effect, now: float) -> None:
         stream = self.config.stream
         match effect:
-            case meshevents.OpenLink(link, _, address, hello):
-                self._links.add_parent(self.hub.add_sender(stream, address, hello, now=now), link)
+            case meshevents.OpenLink(link, peer_id, address, hello):
+                number = self.hub.add_sender(stream, address, hello, now=now, is_expected=doors.is_peer(peer_id))
+                self._links.add_parent(number, link)
             case meshevents.AcceptLink(ticket, link, reply):
                 accepted = self.hub.accept(stream, ticket, reply, now=now)
                 if accepted is None:
@@ -375,14 +377,17 @@ class PeerCore:
     def _on_dcp(self, event: dcp_events.Event, now: float) -> None:
         mesh = self.mesh
         match event:
-            case dcp_events.OpeningReceived(_, ticket, address, query, hello):
-                mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
-            case dcp_events.LinkOpened(_, number, _, reply):
+            case dcp_events.OpeningReceived(_, ticket, address, query, hello, _):
+                if (why := doors.why_not_untrusted(event)) is not None:
+                    self.hub.refuse(self.config.stream, ticket, Reason.OTHER_PEER, why.encode())
+                else:
+                    mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
+            case dcp_events.LinkOpened(_, number, _, reply, _):
                 if (link := self._links.parent(number)) is not None:
                     mesh.link_opened(link, reply, now=now)
             case dcp_events.LinkRefused(_, number, address, reason, body):
-                if reason == Reason.VERSION:
-                    self._events.append(of_dcp(address, body))
+                if (news := of_refusal(address, reason, body)) is not None:
+                    self._events.append(news)
                 if (link := self._links.forget_parent(number)) is not None:
                     self._refused(link, reason, body, now)
             case dcp_events.LinkLost(_, number, _, reason, _):

@@ -25,6 +25,8 @@ class JoinKeywords(TypedDict, total=False):
     state: StrPath | None
     beacon: bool
     transport: str
+    encryption: Literal["prefer", "require"]
+    cleartext: bool
     multicast: bool
     lateral_every: int
     lateral_siblings: int
@@ -59,6 +61,8 @@ class RootKeywords(TypedDict, total=False):
     state: StrPath | None
     beacon: bool
     transport: str
+    encryption: Literal["prefer", "require"]
+    cleartext: bool
     multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
@@ -90,6 +94,8 @@ class RootFromKeywords(TypedDict, total=False):
     state: StrPath | None
     beacon: bool
     transport: str
+    encryption: Literal["prefer", "require"]
+    cleartext: bool
     multicast: bool
     owner: StrPath | None
     unsigned: bool

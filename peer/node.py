@@ -91,6 +91,7 @@ class Peer:
             trust=self.trust,
             signer=signer_for(options, identity, grant),
             wall=time.time,
+            identity=identity,
         )
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
@@ -371,7 +372,7 @@ class Peer:
             case _ if isinstance(event, FlowEvent):
                 log.warning("%s: %s", self.options.stream, in_words(event), extra={"happened": event})
                 self._tell(event)
-            case meshevents.OtherVersion():
+            case meshevents.OtherVersion() | meshevents.LinkDenied():
                 log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
                 self._tell(event)
             case meshevents.Disputed() | meshevents.Starved():

@@ -152,6 +152,13 @@ class PeerOptions:
         read=transport_text,
         metavar="NAME",
     )
+    encryption: str = option(
+        "prefer",
+        "encrypt links with peers that can (prefer), or refuse links to those that can't (require)",
+        of=_PEERS,
+        choices=("prefer", "require"),
+    )
+    cleartext: bool = option(False, "do not encrypt links: for measurements, and to read a capture", of=_PEERS)
     multicast: bool = option(
         True,
         "send to children on one LAN with the same query by IP multicast, and listen to parents that do",
@@ -348,6 +355,8 @@ class PeerOptions:
             raise ValueError(f"timeout must be a number of seconds, got {self.timeout!r}")
         _check_whole("parents", self.parents, 1, MAX_PARENTS)
         _check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
+        if self.encryption == "require" and self.cleartext:
+            raise ValueError("cleartext and encryption=require are mutually exclusive")
         peer_name(self.name)
         transport_text(self.transport)
         if self.owner_id is not None:
@@ -426,6 +435,7 @@ class PeerOptions:
                 multicast=self.multicast,
                 lateral_every=self.lateral_every,
                 lateral_siblings=self.lateral_siblings,
+                encryption="off" if self.cleartext else self.encryption,
             ),
             query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
             dynamic=self.dynamic,

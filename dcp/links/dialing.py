@@ -8,20 +8,26 @@ does not know the link, the parent is asked, and the link is lost if nothing val
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dcp import control, handshake
 from dcp.config import Config
 from dcp.control import Reason
+from dcp.errors import MalformedDatagram
 from dcp.handshake import Start
 from dcp.kinds import StreamKind
+from dcp.links.keying import Ciphers, Keying
 from dcp.links.link import SocketAddress, clock_of
 from dcp.links.sealing import wanted_sealing
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.links.ways import Ways
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 REQUEST_INTERVAL = 0.1
+NO_ENCRYPTION_THERE = b"encryption is required here, and that peer has none, or somebody on the path hides it"
 
 
 class Wish(NamedTuple):
@@ -42,6 +48,7 @@ class Dialing:
         config: Config,
         uplinks: Uplinks,
         ways: Ways,
+        keying: Keying,
         *,
         send_open: Callable[[handshake.Opening, SocketAddress], None],
         wish: Callable[[], Wish],
@@ -52,10 +59,12 @@ class Dialing:
         self._stream = stream.encode()
         self._sealing = wanted_sealing(config)
         groups = handshake.MODE_GROUPS if config.multicast and not kind.is_dense else 0
-        self._mode = kind.mode | self._sealing.mode | groups
+        encrypts = handshake.MODE_ENCRYPTS if keying.suites else 0
+        self._mode = kind.mode | self._sealing.mode | groups | encrypts
         self._config = config
         self._uplinks = uplinks
         self._ways = ways
+        self._keying = keying
         self._send_open = send_open
         self._wish = wish
         self._accepted = accepted
@@ -76,6 +85,8 @@ class Dialing:
             query=wish.query,
             hello=link.hello,
         )
+        if link.key is not None:
+            request = link.request = self._keying.keyed(request, link.key)
         has_answered = link.cookie != handshake.NO_COOKIE
         if not has_answered:
             link.asked = self._ways.ask(link.address, now)
@@ -89,7 +100,7 @@ class Dialing:
     def receive_answer(
         self, message: handshake.Challenge | handshake.Accept | handshake.Refuse, address: SocketAddress, now: float
     ) -> bool:
-        """An answer to one of our openings; False when it is not ours."""
+        """An answer to one of our openings; False when it is not ours. Raises MalformedDatagram."""
         link = self._uplinks.opened_with(message.nonce, address)
         if link is None:
             return False
@@ -98,13 +109,23 @@ class Dialing:
         has_answered = link.cookie != handshake.NO_COOKIE
         if has_answered and address != link.address:
             return True  # over another carrier, and later: the first answer has decided
+        if isinstance(message, handshake.Accept):
+            if link.key is not None:
+                ciphers = self._ciphers_untrusted(link, link.key, message)
+                if ciphers is None:
+                    return True
+                link.encrypt(ciphers, message.share.identity if message.share is not None else b"")
+                link.key = None
+                self._keying.remember(link.dialled, now)
+            elif message.share is not None:
+                raise MalformedDatagram("key", "not asked for")
+            elif self._keying.must_encrypt(link.dialled, now):
+                raise MalformedDatagram("cleartext", "an accept without keys")
         link.address = address
         self._ways.answered(address, now)
         if isinstance(message, handshake.Challenge):
             if link.cookie != message.cookie:
-                link.cookie = message.cookie
-                link.requests = 0
-                self.send_request(link, now)
+                self._take_cookie(link, message, now)
         elif isinstance(message, handshake.Refuse):
             self._uplinks.lose(link, message.reason, message.body)
         else:
@@ -112,11 +133,34 @@ class Dialing:
             self._accepted(link, message, now)
         return True
 
+    def _take_cookie(self, link: Uplink, challenge: handshake.Challenge, now: float) -> None:
+        """Ask again, with our keys if the parent can encrypt."""
+        keying = self._keying
+        link.cookie = challenge.cookie
+        link.requests = 0
+        if challenge.suites & keying.suites:
+            link.key = link.key or keying.new_key()
+        elif keying.must_encrypt(link.dialled, now):
+            self._uplinks.lose(link, Reason.ENCRYPTION, NO_ENCRYPTION_THERE)
+            return
+        self.send_request(link, now)
+
+    def _ciphers_untrusted(self, link: Uplink, key: X25519PrivateKey, accept: handshake.Accept) -> Ciphers | None:
+        """None: it was signed, but by another peer than the one that we asked for."""
+        assert link.request is not None
+        ciphers = self._keying.ciphers_of_accept_untrusted(link.request, accept, key)
+        assert accept.share is not None
+        if link.is_expected is not None and not link.is_expected(accept.share.identity):
+            self._uplinks.lose(link, Reason.OTHER_PEER, accept.share.identity)
+            return None
+        return ciphers
+
     def _bind(self, link: Uplink, accept: handshake.Accept, now: float) -> None:
         """The link is open: from now on its datagrams carry the parent's id and our seal."""
         link.remote_id = accept.link
         link.epoch = accept.epoch
-        link.seal_in, link.seal_out = self._sealing.seals(link.nonce, accept.parent_nonce, is_child=True)
+        if not link.is_encrypted:
+            link.seal_in, link.seal_out = self._sealing.seals(link.nonce, accept.parent_nonce, is_child=True)
         link.heard_at = now
         if accept.echo:
             elapsed = (clock_of(now) - accept.echo) & 0xFFFFFFFF

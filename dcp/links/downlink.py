@@ -30,6 +30,7 @@ from dcp.links.carriage import Carriage
 from dcp.links.fragments import FragmentQueue
 from dcp.links.framing import Framing
 from dcp.links.keep_alives import KeepAliveTimer, current_keep_alive, settled_of
+from dcp.links.keying import Ciphers
 from dcp.links.link import Link, SocketAddress
 from dcp.links.past import Past
 from dcp.links.protecting import LATE_KEEP_ALIVE, Protection
@@ -137,11 +138,12 @@ class Downlink(Link):
         return self.child.floor is not None or (not self.child.log.started and self.heard_at > self.opened_at)
 
     def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
-        return wire.encode_bound(self.seal_out, self.child.epoch, flags, an, prev, self.remote_id, body)
+        return self.encode_in(self.child.epoch, flags, an, prev, body)
 
-    def encode_in(self, epoch: int, flags: int, an: int, prev: int, body: bytes) -> bytes:
-        """The same in the epoch before the present one, for what the child passed under that."""
-        return wire.encode_bound(self.seal_out, epoch, flags, an, prev, self.remote_id, body)
+    def encrypt(self, ciphers: Ciphers, public_key: bytes) -> None:
+        before = self.max_datagram
+        super().encrypt(ciphers, public_key)
+        self.payload_room -= before - self.max_datagram
 
     # --- what the child said ------------------------------------------------------------------------------------------
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dcp.config import Config
 from dcp.control import MAX_HOLD, TICK, Times
 from dcp.links.address import SocketAddress, is_loopback
+from dcp.links.keying import Ciphers
 from dcp.links.rtt import RoundTrip
-from dcp.wire import Seal
+from dcp.links.secrecy import MORE_THAN_SEALED, IncomingCipher, OutgoingCipher
+from dcp.wire import Seal, encode_bound
 
 # Most files that name a link name addresses too: they come from here.
 __all__ = ["Link", "SocketAddress", "clock_of", "is_loopback"]
@@ -19,10 +21,13 @@ class Link:
         "_their_clock",
         "_their_clock_at",
         "address",
+        "cipher_in",
+        "cipher_out",
         "heard_at",
         "id",
         "max_datagram",
         "opened_at",
+        "public_key",
         "remote_id",
         "reset_at",
         "rtt",
@@ -38,6 +43,11 @@ class Link:
         self.address = address
         self.seal_in: Seal | None = None
         self.seal_out: Seal | None = None
+        self.cipher_in: IncomingCipher | None = None
+        self.cipher_out: OutgoingCipher | None = None
+        """In place of the seals, on an encrypted link."""
+        self.public_key = b""
+        """The other end's Ed25519 key, on an encrypted link."""
         self.rtt = RoundTrip(config.initial_rtt)
         self.opened_at = now
         self.heard_at = now
@@ -46,6 +56,21 @@ class Link:
         self.max_datagram = config.loopback_datagram_bytes if is_loopback(address) else config.datagram_bytes
         self._their_clock = 0
         self._their_clock_at = 0.0
+
+    def encrypt(self, ciphers: Ciphers, public_key: bytes) -> None:
+        """Every datagram is encrypted from now on, and others are not taken."""
+        self.cipher_in, self.cipher_out = ciphers
+        self.public_key = public_key
+        self.max_datagram -= MORE_THAN_SEALED  # what reckons with the header and the seal stays right
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.cipher_out is not None
+
+    def encode_in(self, epoch: int, flags: int, an: int, prev: int, body: bytes) -> bytes:
+        if self.cipher_out is not None:
+            return self.cipher_out.encode(epoch, flags, an, prev, self.remote_id, body)
+        return encode_bound(self.seal_out, epoch, flags, an, prev, self.remote_id, body)
 
     def times(self, now: float) -> Times:
         hold = 0

@@ -1,6 +1,7 @@
 """How the datagrams of a link are protected against outsiders: chosen by the child's request, allowed by the parent.
 
-Another way (an AEAD, say) is another class here with a mode bit of its own, and one line in `_WAYS`.
+These are for links without encryption, for which see `keying` and `secrecy`. Another way is another class here with a
+mode bit of its own, and one line in `_WAYS`.
 """
 
 from __future__ import annotations

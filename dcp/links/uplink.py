@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from dcp.config import Config
-from dcp.handshake import NO_COOKIE
+from dcp.handshake import NO_COOKIE, OpenRequest
 from dcp.links.link import Link, SocketAddress
 from dcp.parent import Parent
-from dcp.wire import encode_bound
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 class Uplink(Link):
@@ -21,6 +26,12 @@ class Uplink(Link):
         self.asked: tuple[SocketAddress, ...] = (address,)
         """Where the opening was sent to: the same peer, over one carrier or several. The first answer decides."""
         self.cookie = NO_COOKIE
+        self.key: X25519PrivateKey | None = None
+        """Ours for this link, once the parent has said that it can encrypt; forgotten when the link is open."""
+        self.request: OpenRequest | None = None
+        """What was last asked, with our keys."""
+        self.is_expected: Callable[[bytes], bool] | None = None
+        """Whether a parent with this Ed25519 key is the one that was asked for."""
         self.hello = hello
         self.epoch = 0
         """In which we last spoke to it."""
@@ -38,10 +49,11 @@ class Uplink(Link):
         """The connection over which the opening was answered has ended: ask again, over any."""
         self.address = self.dialled
         self.cookie = NO_COOKIE
+        self.key = None
         self.requests = 0
 
     def encode(self, flags: int, an: int, prev: int, body: bytes) -> bytes:
-        return encode_bound(self.seal_out, self.epoch, flags, an, prev, self.remote_id, body)
+        return self.encode_in(self.epoch, flags, an, prev, body)
 
     def deadlines(self, config: Config, *, has_position: bool) -> list[float]:
         """When something is to be done about this link, if nothing happens before."""

@@ -235,6 +235,14 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkDenied:
+    """A peer refused a link, or was not linked with, for a reason that somebody has to do something about."""
+
+    address: HostPort
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class OtherVersion:
     """A peer can't be a parent: of `protocol` ("DCP" or "mesh") it speaks the versions `lowest` to `highest` only."""
 
@@ -257,6 +265,7 @@ Event = (
     | Thawed
     | Disputed
     | Starved
+    | LinkDenied
     | OtherVersion
     | Leaving
     | Left

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from dcp import control, group_messages, handshake, lateral, protection, wire
+from dcp.links.keying import Keying
+from dht.identity import Identity
 
 CHILD_NONCE = bytes(range(16))
 PARENT_NONCE = bytes(range(16, 32))
@@ -103,6 +108,27 @@ OPENINGS: dict[str, handshake.Opening] = {
     "inquire": handshake.Inquire(CHILD_NONCE, COOKIE, b"level?"),
     "answer": handshake.Answer(CHILD_NONCE, b"7"),
 }
+
+# Both ends' keys: the Ed25519 seeds are 40..5f and 60..7f, the X25519 keys 80..9f and a0..bf.
+CHILD_KEYING = Keying(Identity.from_seed(bytes(range(0x40, 0x60))), "prefer", random.Random(1))
+PARENT_KEYING = Keying(Identity.from_seed(bytes(range(0x60, 0x80))), "prefer", random.Random(1))
+CHILD_KEY = X25519PrivateKey.from_private_bytes(bytes(range(0x80, 0xA0)))
+PARENT_KEY = X25519PrivateKey.from_private_bytes(bytes(range(0xA0, 0xC0)))
+
+
+def _keyed() -> tuple[handshake.OpenRequest, handshake.Accept]:
+    request, accept = OPENINGS["request"], OPENINGS["accept"]
+    assert isinstance(request, handshake.OpenRequest)
+    assert isinstance(accept, handshake.Accept)
+    request = CHILD_KEYING.keyed(request._replace(mode=handshake.MODE_ENCRYPTS), CHILD_KEY)
+    accept = accept._replace(share=PARENT_KEYING.share_for(request, PARENT_KEY))
+    return request, PARENT_KEYING.signed(request, accept)
+
+
+KEYED_REQUEST, KEYED_ACCEPT = _keyed()
+OPENINGS["challenge with ciphers"] = handshake.Challenge(CHILD_NONCE, COOKIE, 3)
+OPENINGS["keyed request"] = KEYED_REQUEST
+OPENINGS["keyed accept"] = KEYED_ACCEPT
 
 
 @dataclass(frozen=True)

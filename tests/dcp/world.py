@@ -17,6 +17,7 @@ from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from dcp.testing import Conditions, Network
+from dht.identity import Identity
 
 STREAM = "test"
 STEP = 0.01
@@ -30,7 +31,9 @@ class World:
         config: Config | None = None,
         conditions: Conditions | None = None,
         stream_mode: bool = False,
+        encrypts: bool = False,
     ) -> None:
+        self.encrypts = encrypts
         self.net = Network(seed, conditions=conditions, on_event=self._on_event)
         self.config = config or Config()
         self.stream_mode = stream_mode
@@ -48,7 +51,9 @@ class World:
         return (name, 1)
 
     def hub(self, name: str, config: Config | None = None) -> Hub:
-        hub = Hub(config or self.config, rng=random.Random(self.net.rng.getrandbits(64)))
+        rng = random.Random(self.net.rng.getrandbits(64))
+        identity = Identity.from_seed(name.encode().ljust(32, b"\0")) if self.encrypts else None
+        hub = Hub(config or self.config, rng=rng, identity=identity)
         self.hubs[name] = hub
         return hub
 
