@@ -25,11 +25,15 @@ from xmlswitch import (
     is_query_set,
 )
 from xmlswitch.caches import ByteCache
+from xmlswitch.query.query_set import Difference, read_difference_untrusted
 
 # Of queries kept at hand, as they are in memory: strangers may fill this, and must not fill the memory.
 MAX_REMEMBERED_BYTES = 32 << 20
 # Sets that this router made of others' queries, which it therefore covers: the last ones asked for.
 MAX_WIDER = 8
+# A set up to this long is sent whole; the parts of a longer one, which may turn out a little larger.
+MAX_WHOLE_BYTES = 1_000
+PART_BYTES = 1_000
 # Packets between two from which it is learned how selective queries are.
 SAMPLED_EVERY = 64
 
@@ -61,6 +65,7 @@ class XPathPolicy:
         self.clock = clock
         self.envelope = envelope or Envelope()
         self._watched: Query | None = None
+        self.nothing: bytes | None = token_of(NOTHING)
         self.selectivity: Selectivity | None = None
         """Of a dynamic router: what it learns from packets, for what it asks its parents for."""
         self._slots = MemberSlots(self.switch, first=1)
@@ -149,6 +154,32 @@ class XPathPolicy:
         self._wider[outer] = self._wider.pop(outer, frozenset()).union(inner)
         while len(self._wider) > MAX_WIDER:
             self._wider.popitem(last=False)
+
+    # --- a long query crosses a link in parts ---
+
+    def parts(self, old: bytes | None, new: bytes) -> list[bytes] | None:
+        if len(new) <= MAX_WHOLE_BYTES or not is_query_set(new):
+            return None
+        return self._base(old).difference_to(self.set_of(new), most=PART_BYTES)
+
+    def read_part(self, part: bytes) -> Difference | None:
+        try:
+            return read_difference_untrusted(part)
+        except (QueryError, MalformedQuery):
+            return None
+
+    def joined(self, old: bytes | None, parts: list[Difference]) -> bytes | None:
+        try:
+            found = self._base(old).changed(parts)
+        except (QueryError, MalformedQuery):
+            return None
+        if len(found) < 2:
+            return self.token_of_set(found.queries)
+        self._remember(found.encode(), found)
+        return found.encode()
+
+    def _base(self, old: bytes | None) -> QuerySet:
+        return QuerySet([]) if old is None else self.set_of(old)
 
     def open_slot(self, slot: int, query: bytes) -> None:
         queries = self.set_of(query)

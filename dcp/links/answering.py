@@ -72,6 +72,10 @@ class Answering:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
             self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello))
 
+    def allows_query(self, now: float, host: str, cost: float) -> bool:
+        """Whether a host may have more of its queries read now."""
+        return self._queries.allows(now, host, cost)
+
     def _why_not(self, request: handshake.OpenRequest, children: int) -> tuple[Reason, bytes] | None:
         """What speaks against a request before anybody is asked, the cheapest checks first."""
         if request.mode & handshake.MODE_STREAM != self._kind.mode:

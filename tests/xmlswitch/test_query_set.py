@@ -22,6 +22,7 @@ from xmlswitch import (
     encode_members,
     is_query_set,
 )
+from xmlswitch.query.query_set import read_difference_untrusted
 
 
 def queries(number: int, seed: int = 2) -> list[Query]:
@@ -56,7 +57,8 @@ def test_differences_make_the_same_set_at_both_ends():
         if rng.random() < 0.4:
             interest.remove(held.pop(rng.randrange(len(held))))
         new = QuerySet(interest.members)
-        there = there.changed_untrusted(here.difference_to(new))
+        parts = here.difference_to(new, most=rng.choice([40, 200, 1000]))
+        there = there.changed(map(read_difference_untrusted, parts))
         here = new
         assert there.queries == here.queries
         assert there.encode() == here.encode()
@@ -68,9 +70,10 @@ def test_differences_make_the_same_set_at_both_ends():
 def test_a_difference_from_another_set_is_refused():
     one, two, three = queries(3)
     difference = QuerySet([one, two]).difference_to(QuerySet([one, three]))
+    parts = [read_difference_untrusted(part) for part in difference]
     with pytest.raises(MalformedQuery):
-        QuerySet([one]).changed_untrusted(difference)
-    assert QuerySet([one, two]).changed_untrusted(difference).queries == {one, three}
+        QuerySet([one]).changed(parts)
+    assert QuerySet([one, two]).changed(parts).queries == {one, three}
 
 
 def test_too_many_queries_are_refused():
@@ -78,27 +81,27 @@ def test_too_many_queries_are_refused():
     limits = MemberLimits(max_members=4, max_bytes=60_000)
     with pytest.raises(MalformedQuery):
         QuerySet.decode_untrusted(QuerySet(some).encode(), limits)
-    difference = QuerySet(some[:4]).difference_to(QuerySet(some))
+    parts = [read_difference_untrusted(part) for part in QuerySet(some[:4]).difference_to(QuerySet(some))]
     with pytest.raises(QueryTooExpensiveError):
-        QuerySet(some[:4]).changed_untrusted(difference, limits)
+        QuerySet(some[:4]).changed(parts, limits)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_bytes_are_a_difference_or_refused(seed):
     rng = random.Random(seed)
     base, new = QuerySet(queries(12)), QuerySet(queries(12, seed=3))
-    data = base.difference_to(new)
+    (data,) = base.difference_to(new)
     for _ in range(300):
         broken = bytearray(data)
         for _ in range(rng.randint(1, 4)):
             broken[rng.randrange(len(broken))] = rng.randrange(256)
         try:
-            base.changed_untrusted(bytes(broken[: rng.randint(0, len(data))]))
+            base.changed([read_difference_untrusted(bytes(broken[: rng.randint(0, len(data))]))])
         except (MalformedQuery, QueryError):
             continue
     for odd in ([b"", []], [encode_members([]), [b"x" * 15]], [encode_members([]), b"x" * 16], 7, [1, 2, 3]):
         with pytest.raises(MalformedQuery):
-            base.changed_untrusted(msgpack.packb(odd))
+            read_difference_untrusted(msgpack.packb(odd))
 
 
 def test_covering_is_sound_and_finds_the_obvious():

@@ -1,7 +1,8 @@
 """A subscription of many queries: what a router asks its parents for, as one value.
 
 A packet passes when one of the queries matches it. What makes one set another is a *difference*: the queries that come,
-and the digests of those that go. `changed_untrusted` gives the same set, and the same bytes, at both ends.
+and the digests of those that go, in parts that fit into a datagram each. `changed` gives the same set, and the same
+bytes, at both ends.
 """
 
 from __future__ import annotations
@@ -9,14 +10,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
 
 from xmlswitch.errors import MalformedQuery, QueryTooExpensiveError
 from xmlswitch.query.algebra import Fuel, covers, names_of
 from xmlswitch.query.interest import MemberLimits
-from xmlswitch.query.member_wire import DIGEST_BYTES, decode_members_untrusted, digest_of, encode_members
+from xmlswitch.query.member_wire import (
+    DIGEST_BYTES,
+    MemberSize,
+    decode_members_untrusted,
+    digest_of,
+    encode_members,
+    split,
+)
 from xmlswitch.query.query import Query
 
 if TYPE_CHECKING:
@@ -129,33 +137,64 @@ class QuerySet:
             raise MalformedQuery("a set of queries has one order, and no query twice")
         return result
 
-    def difference_to(self, new: QuerySet) -> bytes:
-        """What makes this set the new one: `[set of what comes, [digest of what goes, ...]]`."""
-        gone = sorted(digest_of(query) for query in self.queries - new.queries)
-        return bytes(msgpack.packb([encode_members(new.queries - self.queries), gone]))
+    def difference_to(self, new: QuerySet, *, most: int = _MAX_DIFFERENCE_BYTES) -> list[bytes]:
+        """What makes this set the new one, in parts of about `most` bytes.
 
-    def changed_untrusted(self, difference: bytes, limits: MemberLimits = LIMITS) -> QuerySet:
-        """This set after a difference; `MalformedQuery` when it is none, or is one from another set."""
-        if len(difference) > _MAX_DIFFERENCE_BYTES:
-            raise MalformedQuery(f"a difference of {len(difference)} bytes")
-        try:
-            come, gone = msgpack.unpackb(difference, max_array_len=limits.max_members)
-            if not isinstance(come, bytes) or not all(
-                type(each) is bytes and len(each) == DIGEST_BYTES for each in gone
-            ):
-                raise MalformedQuery("a difference is a set and digests")
-        except MalformedQuery:
-            raise
-        except Exception as error:  # a stranger must not find the one value that we did not think of
-            raise MalformedQuery(f"not a difference: {type(error).__name__}") from None
-        lost = set()
-        for digest in gone:
-            if digest not in self._digests:
-                raise MalformedQuery("a difference from another set")
-            lost.add(self._digests[digest])
-        added = decode_members_untrusted(come, max_members=limits.max_members, max_bytes=limits.max_bytes)
+        A part is `[set of what comes, [digest of what goes, ...]]`.
+        """
+        parts: list[tuple[list[Query], list[bytes]]] = [([], [])]
+        size, left = MemberSize(), most
+        for query in sorted(new.queries - self.queries, key=split):
+            size.add(query)
+            if size.bytes > most and parts[-1][0]:
+                parts.append(([], []))
+                size = MemberSize()
+                size.add(query)
+            parts[-1][0].append(query)
+        left = most - size.bytes
+        for digest in sorted(digest_of(query) for query in self.queries - new.queries):
+            left -= DIGEST_BYTES + 2
+            if left < 0:
+                parts.append(([], []))
+                left = most - DIGEST_BYTES - 2
+            parts[-1][1].append(digest)
+        return [bytes(msgpack.packb([encode_members(come), gone])) for come, gone in parts]
+
+    def changed(self, parts: Iterable[Difference], limits: MemberLimits = LIMITS) -> QuerySet:
+        """This set after a difference; `MalformedQuery` when that is one from another set."""
+        lost: set[Query] = set()
+        added: set[Query] = set()
+        for part in parts:
+            for digest in part.gone:
+                if digest not in self._digests:
+                    raise MalformedQuery("a difference from another set")
+                lost.add(self._digests[digest])
+            added.update(part.come)
         kept = self.queries - lost
-        result = QuerySet(kept.union(added), shared=len(kept))
+        result = QuerySet(kept | added, shared=len(kept))
         if len(result) > limits.max_members or len(result.encode()) > limits.max_bytes:
             raise QueryTooExpensiveError(f"{len(result)} queries of {len(result.encode())} bytes")
         return result
+
+
+class Difference(NamedTuple):
+    """A part of what makes one set another, read."""
+
+    come: tuple[Query, ...]
+    gone: tuple[bytes, ...]
+
+
+def read_difference_untrusted(part: bytes, limits: MemberLimits = LIMITS) -> Difference:
+    """`MalformedQuery` for anything else, `QueryError` for a query that we refuse."""
+    if len(part) > _MAX_DIFFERENCE_BYTES:
+        raise MalformedQuery(f"a difference of {len(part)} bytes")
+    try:
+        come, gone = msgpack.unpackb(part, max_array_len=limits.max_members)
+        if not isinstance(come, bytes) or not all(type(each) is bytes and len(each) == DIGEST_BYTES for each in gone):
+            raise MalformedQuery("a difference is a set and digests")
+    except MalformedQuery:
+        raise
+    except Exception as error:  # a stranger must not find the one value that we did not think of
+        raise MalformedQuery(f"not a difference: {type(error).__name__}") from None
+    added = decode_members_untrusted(come, max_members=limits.max_members, max_bytes=limits.max_bytes)
+    return Difference(tuple(added), tuple(gone))
