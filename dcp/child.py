@@ -21,6 +21,7 @@ from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.cursor import Cursor
 from dcp.log import Interest, Log
+from dcp.query_parts import Collected
 
 EPOCHS = 16
 # How long after a change of its query a child may ask about what it passed under the one before, and how many such
@@ -60,6 +61,8 @@ class Child:
         """Accepted by the owner but not yet by the log: our own query does not cover the child's so far."""
         self.interest: Interest | None = None
         self.pending: PendingQuery | None = None
+        self.collected: Collected | None = None
+        """Parts of the query that it wants to change to."""
         self.unheard: list[PendingQuery] = []
         """Prepared, and in use by now: a child asks for one change at a time. Only its word has not come through."""
         self.epoch_start = 0
@@ -101,6 +104,8 @@ class Child:
     @property
     def owes_confirmation(self) -> bool:
         """Whether it has yet to say where it starts. One that came before the stream has nothing to say yet."""
+        if self.collected is not None or self.pending is not None:
+            return False  # it came with a long query, which is on its way
         return self.floor is None and (self.waiting or (self.log.started and not self.came_early))
 
     def falls_behind(self, longest: float, now: float) -> bool:
@@ -144,6 +149,13 @@ class Child:
                 self._close_pending(self.unheard.pop(0))
             self.unheard.append(self.pending)
         self.pending = PendingQuery(epoch, query)
+
+    def query_in(self, epoch: int) -> bytes | None:
+        """The query of this epoch: the present one, or one that was prepared."""
+        if epoch == self.epoch:
+            return self.query
+        wishes = [*self.unheard, self.pending] if self.pending is not None else self.unheard
+        return next((wish.query for wish in wishes if wish.epoch == epoch), None)
 
     def commit_epoch(self, epoch: int) -> bool:
         """Whether this epoch was prepared: then its query holds from now on."""

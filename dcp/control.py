@@ -37,6 +37,8 @@ class ControlType(IntEnum):
     HEARD = 0x0D
     SIBLINGS = 0x0E  # this and the next: `lateral`
     LATERAL = 0x0F
+    PART = 0x10  # this and the next: `query_parts`
+    HAVE = 0x11
 
 
 class Reason(IntEnum):

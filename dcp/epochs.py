@@ -19,6 +19,10 @@ from dataclasses import dataclass, field
 
 from dcp.config import Config
 from dcp.parent import Parent
+from dcp.queries import QueryPolicy
+
+# With it a request fits into a datagram that no network cuts up.
+MAX_OPENING_QUERY = 1_000
 
 
 @dataclass(slots=True)
@@ -34,12 +38,14 @@ class Step:
 class QueryChange:
     """The query and epoch in force, and the change that is under way."""
 
-    def __init__(self, query: bytes, config: Config, *, is_router: bool) -> None:
+    def __init__(self, query: bytes, config: Config, *, policy: QueryPolicy | None = None) -> None:
+        """Only a router has a policy."""
         self.query = query
         self.epoch = 0
         self.pending_epoch: int | None = None
         self._config = config
-        self._is_router = is_router
+        self._is_router = policy is not None
+        self._nothing = policy.nothing if policy is not None else None
         self._pending_query = query
         self._wanted: bytes | None = None
         self._switching = False
@@ -59,6 +65,16 @@ class QueryChange:
     @property
     def is_waiting(self) -> bool:
         return self.pending_epoch is not None or self._wanted is not None or self._parents_behind
+
+    def query_of(self, epoch: int) -> bytes:
+        """Of the epoch in force, or of the one that is being prepared."""
+        return self._pending_query if epoch == self.pending_epoch else self.query
+
+    def opening(self) -> tuple[int, bytes]:
+        """The epoch and the query to open a link with. A long query follows, in parts, as that of the next epoch."""
+        if self._nothing is None or len(self.query) <= MAX_OPENING_QUERY or not self.epoch:
+            return self.epoch, self.query
+        return self.epoch - 1, self._nothing
 
     def want(self, query: bytes) -> None:
         if query == self.target:

@@ -369,6 +369,11 @@ class Log:
             self._covers_bytes += len(outer) + len(inner)
         return known
 
+    def forget_covers(self) -> None:
+        """The policy knows more than it did: ask it again."""
+        self._covers.clear()
+        self._covers_bytes = 0
+
     def _ask_covers(self, outer: bytes, inner: bytes) -> bool:
         try:
             return self.policy.covers(outer, inner)

@@ -13,6 +13,22 @@ from dcp.links.link import Link
 from dcp.stats import UplinkStatistics
 
 
+class QueryParts:
+    """How far a parent has come with a query that is sent in parts (`query_parts`)."""
+
+    __slots__ = ("epoch", "from_nothing", "have", "unanswered")
+
+    def __init__(self) -> None:
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.have = 0
+        self.unanswered = 0
+        self.from_nothing = False
+        """It does not know the query that we would give the difference from."""
+
+
 class Parent:
     def __init__(self, link: Link, *, now: float) -> None:
         self.link = link
@@ -50,6 +66,7 @@ class Parent:
         self.prepared_since = 0
         self.query_sent_at = -1e9
         """When it was last sent our query or epoch: that is repeated, but not at once."""
+        self.query_parts = QueryParts()
 
         # How far it is believed (`reach`).
         self.reach = -1

@@ -56,7 +56,7 @@ class Placing:
         intake = self._intake
         position = intake.position
         start = Start.POSITION if position is not None else self._starting.mode
-        return Wish(intake.change.epoch, intake.change.query, start, position or 0, intake.handover.room())
+        return Wish(*intake.change.opening(), start, position or 0, intake.handover.room())
 
     def begin_where_asked(self, now: float) -> None:
         """If the application gave a position, no parent needs to propose one."""

@@ -18,6 +18,7 @@ from dcp.guard import fault
 from dcp.links.downlink import Downlink
 from dcp.log import Interest, Log
 from dcp.queries import EVERYTHING
+from dcp.query_parts import NO_BASE, UNKNOWN, Collected, Have, Part, encode_have
 
 
 class QueryService:
@@ -30,7 +31,9 @@ class QueryService:
         emit: Callable[[events.Event], None],
         post: Callable[[Downlink, bytes], bool],
         close: Callable[[int, int, bytes], None],
+        allows: Callable[[float, str, float], bool],
     ) -> None:
+        """`allows(now, host, cost)`: whether a host may have more of its queries read now."""
         self.upstream_query: bytes = EVERYTHING
         """The query under which this peer receives. A root has everything."""
         self.revision = 0
@@ -43,6 +46,7 @@ class QueryService:
         self._emit = emit
         self._post = post
         self._close = close
+        self._allows = allows
 
     def why_not(self, query: bytes) -> str | None:
         """What the owner's policy has against a query from the network; None: nothing."""
@@ -101,11 +105,65 @@ class QueryService:
             if self.why_not(query) is not None:
                 self._close(link.id, Reason.MODE_MISMATCH, b"not a query")
                 return
-            child.prepare(epoch, query)
-            self.revision += 1
-            if not self._carries(query):
-                self._emit(events.WiderQueryWanted(self._stream, link.id, query))
+            self._begin_preparing(link, epoch, query)
         self.try_prepare(link, again=True)
+
+    def _begin_preparing(self, link: Downlink, epoch: int, query: bytes) -> None:
+        link.child.collected = None
+        link.child.prepare(epoch, query)
+        self.revision += 1
+        if not self._carries(query):
+            self._emit(events.WiderQueryWanted(self._stream, link.id, query))
+
+    def receive_part(self, link: Downlink, part: Part, now: float) -> None:
+        """A part of a long query: read it now, and prepare the query when all are there."""
+        child = link.child
+        if child.waiting or part.epoch < child.epoch:
+            return
+        if part.epoch == child.epoch:
+            self._send_prepared(link, part.epoch, child.query)
+        elif child.pending is not None and part.epoch <= child.pending.epoch:
+            self.try_prepare(link, again=True)
+            self._say_have(link, Have(part.epoch, part.parts))
+        else:
+            self._collect(link, part, now)
+
+    def _collect(self, link: Downlink, part: Part, now: float) -> None:
+        child, policy = link.child, self._log.policy
+        collected = child.collected
+        old = None if part.base == NO_BASE else child.query_in(part.base)
+        if part.base != NO_BASE and old is None:
+            self._say_have(link, Have(part.epoch, UNKNOWN))
+            return
+        if collected is None or (part.epoch >= collected.epoch and not collected.is_of(part)):
+            if not child.query_changes.allows(now):
+                self.refused += 1
+                self._say_have(link, Have(part.epoch, 0))
+                return
+            collected = child.collected = Collected(part)
+        if collected.is_of(part) and part.number not in collected:
+            if self._allows(now, link.address[0], query_cost(part.data)):
+                read = policy.read_part(part.data)
+                if read is None:
+                    self._close(link.id, Reason.MODE_MISMATCH, b"not a part of a query")
+                    return
+                collected.add(part.number, read)
+            else:
+                self.refused += 1
+        if not collected.is_complete:
+            self._say_have(link, Have(collected.epoch, collected.have))
+            return
+        query = collected.whole(old, policy.joined)
+        child.collected = None
+        if query is None or len(query) > self._config.max_query_bytes:
+            self._say_have(link, Have(part.epoch, UNKNOWN))
+            return
+        self._begin_preparing(link, part.epoch, query)
+        self._say_have(link, Have(part.epoch, part.parts))
+        self.try_prepare(link, again=True)
+
+    def _say_have(self, link: Downlink, have: Have) -> None:
+        self._post(link, link.encode(wire.CONTROL, 0, 0, encode_have(have)))
 
     def _recall(self, child: Child, epoch: int, query: bytes, now: float) -> None:
         """A query that is over. For a while the child may ask what we have of stretches that it passed under it."""

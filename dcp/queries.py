@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 EVERYTHING: Final = b""
 """The token that every stream understands: all packets."""
@@ -34,6 +34,20 @@ class QueryPolicy(Protocol):
     def route(self, payload: bytes) -> int:
         """The mask of the open slots whose query matches."""
 
+    # A long query crosses a link in parts (`query_parts`).
+
+    nothing: bytes | None
+    """A short query that matches nothing, for opening a link; None: there is none."""
+
+    def parts(self, old: bytes | None, new: bytes) -> list[bytes] | None:
+        """What makes an old query (None: nothing) a new one, in parts of a datagram each. None: it is short enough."""
+
+    def read_part(self, part: bytes) -> Any:
+        """A part from the network, read; None when it is none."""
+
+    def joined(self, old: bytes | None, parts: list[Any]) -> bytes | None:
+        """The new query, of parts that `read_part` gave; None when they don't belong to the old one."""
+
 
 class PredicatePolicy:
     """Queries by two functions, each slot asked in turn: for tests, for small uses, and for "everything"."""
@@ -46,6 +60,16 @@ class PredicatePolicy:
         self._matches = matches
         self._covers = covers
         self._slots: dict[int, bytes] = {}
+        self.nothing: bytes | None = None
+
+    def parts(self, old: bytes | None, new: bytes) -> list[bytes] | None:
+        return None
+
+    def read_part(self, part: bytes) -> Any:
+        return None
+
+    def joined(self, old: bytes | None, parts: list[Any]) -> bytes | None:
+        return None
 
     def check(self, query: bytes) -> str | None:
         return None

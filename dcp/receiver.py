@@ -101,7 +101,7 @@ class Receiver(DeliveredStream):
         super().__init__(stream, kind, handover)
         self.profile = profile
         self.malformed = 0
-        self.change = QueryChange(query, config, is_router=log is not None)
+        self.change = QueryChange(query, config, policy=log.policy if log is not None else None)
         self._config = config
         self._emit = emit
         self._on_switch = on_switch
@@ -153,6 +153,7 @@ class Receiver(DeliveredStream):
             carriage.timing,
             config,
             asks_again=profile.asks_again,
+            policy=log.policy if log is not None else None,
         )
         self._switching = Switching(self.change, self._intake, self._replies, give_up=self.give_up)
         self._placing = Placing(

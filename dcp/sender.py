@@ -14,7 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from dcp import control, events, handshake, protection, wire
+from dcp import control, events, handshake, protection, query_parts, wire
 from dcp.child import PREVIOUS_QUERY_SECONDS, Child
 from dcp.config import Config
 from dcp.control import Reason
@@ -39,6 +39,7 @@ MIN_CHILDREN_DEADLINE = 0.05
 """Seconds. Children that want the newest only are not served better by a router that never asks again."""
 _PROTECT = bytes((control.ControlType.PROTECT,))
 _HEARD = bytes((control.ControlType.HEARD,))
+_PART = bytes((control.ControlType.PART,))
 
 
 class Sender(PublishedStream):
@@ -65,7 +66,9 @@ class Sender(PublishedStream):
         self._answering = Answering(
             stream, log, kind, config, rng, new_link_id=new_link_id, emit=emit, send_open=send_open, keying=keying
         )
-        self._queries = QueryService(stream, log, config, emit=emit, post=self._post, close=self.close)
+        self._queries = QueryService(
+            stream, log, config, emit=emit, post=self._post, close=self.close, allows=self._answering.allows_query
+        )
         # Children that may have something to send, in the order of their turns: most have nothing, most of the time.
         self._busy: dict[int, Downlink] = {}
         self._flushed_head = -1
@@ -195,11 +198,12 @@ class Sender(PublishedStream):
         elif flags & wire.CONTROL and body[:1] == _HEARD:
             if self.groups is not None:
                 self.groups.heard(link, decode_heard_untrusted(body), now)
+        elif flags & wire.CONTROL and body[:1] == _PART:
+            self._receive_part(link, query_parts.decode_part_untrusted(body), now)
         elif flags & wire.CONTROL:
             message = control.decode_control_untrusted(body)
             if isinstance(message, control.Prepare):
-                if self.groups is not None and message.epoch > link.child.epoch:
-                    self.groups.leave(link)
+                self._leave_group(link, message.epoch)
                 self._queries.receive_prepare(link, message, now)
             elif isinstance(message, control.Message):
                 self._emit(events.MessageReceived(self.stream, link.id, message.data))
@@ -211,6 +215,15 @@ class Sender(PublishedStream):
                 raise MalformedDatagram("type", "not for a sender")
         else:
             raise MalformedDatagram("type", "not for a sender")
+
+    def _receive_part(self, link: Downlink, part: query_parts.Part, now: float) -> None:
+        self._leave_group(link, part.epoch)
+        self._queries.receive_part(link, part, now)
+
+    def _leave_group(self, link: Downlink, epoch: int) -> None:
+        """A child that is about to want something else than its group gets."""
+        if self.groups is not None and epoch > link.child.epoch:
+            self.groups.leave(link)
 
     def _on_nack(self, link: Downlink, nack: control.Nack, flags: int, now: float) -> None:
         ack = nack.ack

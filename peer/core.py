@@ -28,6 +28,7 @@ from dcp.guard import fault
 from dcp.links.keying import LinkIdentity
 from dcp.links.link import SocketAddress
 from dcp.verdicts import FORGED
+from peer.asking import Asking
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
 from peer.disputes import held_in_words
@@ -105,11 +106,21 @@ class PeerCore:
         self._carry = token_of(config.carry)
         if config.deliver and config.role is Role.ROUTER and not self._carries(own):
             raise QueryNotCarried(NOT_CARRIED)
-        self._narrow_at = 0.0
+        self._asking: Asking | None = None
         self._fitted = 0
         query = own if config.role is Role.LEAF else self._first_upstream_query()
         self.trust = trust
         self.receiver, self.sender = open_stream(self.hub, config, self.policy, trust, query=query)
+        if self.receiver is not None and self.sender is not None and config.dynamic:
+            self._asking = Asking(
+                policy,
+                self.receiver,
+                self.sender,
+                carry=self._carry,
+                carries=self._carries,
+                narrow_after=config.narrow_after,
+                epoch_lifetime=config.dcp.epoch_lifetime,
+            )
         self.signing: SigningQueue | None = None
         if signer is not None and self.sender is not None:
             self.signing = SigningQueue(self.sender, signer, wall)
@@ -240,7 +251,7 @@ class PeerCore:
         at = self.mesh.next_timeout()
         if at is not None and now >= at:
             self.mesh.handle_timeout(now=now)
-        if now >= self._narrow_at:
+        if self._asking is not None and now >= self._asking.due:
             self._fit_query(now)
         self._presence.look(now)
         if self._look_at is not None and now >= self._look_at:
@@ -255,7 +266,8 @@ class PeerCore:
 
     def next_timeout(self, *, now: float) -> float | None:
         sign_at = self.signing.due_at if self.signing is not None else None
-        times = (self.hub.next_timeout(now=now), self.mesh.next_timeout(), self._look_at, sign_at)
+        fit_at = self._asking.due if self._asking is not None and not self._asking.is_done else None
+        times = (self.hub.next_timeout(now=now), self.mesh.next_timeout(), self._look_at, sign_at, fit_at)
         return min((t for t in times if t is not None), default=None)
 
     def next_event(self) -> PeerEvent | None:
@@ -293,7 +305,7 @@ class PeerCore:
         """Packets that passed to a child unmatched, because its query would have taken too long."""
         child = self.sender.children.get(self._links.dcp_link(link) or 0) if self.sender is not None else None
         slot = child.interest.slot if child is not None and child.interest is not None else None
-        return 0 if slot is None else self.policy.switch.cut_off(slot)
+        return 0 if slot is None else self.policy.cut_off(slot)
 
     @property
     def links_mapped(self) -> int:
@@ -477,23 +489,6 @@ class PeerCore:
     # --- content configuration ----------------------------------------------------------------------------------------
 
     def _fit_query(self, now: float) -> None:
-        """Ask upstream for what is wanted here: for more at once, for less only after a while."""
-        receiver, sender = self.receiver, self.sender
-        if receiver is None or sender is None or not self.config.dynamic:
-            return
-        wanted = sender.wanted_queries()
-        if self.client is not None:
-            wanted += self.client.tokens
-        target = receiver.change.target
-        if not all(sender.log.covers(target, query) for query in wanted):
-            wider = self.policy.union([target, *wanted])
-            # A union may be widened to keep it short; what we may carry is wide enough, and never too wide.
-            receiver.change_query(wider if self._carries(wider) else self._carry, now=now)
-            self._narrow_at = now + self.config.narrow_after
+        """Ask upstream for what is wanted here."""
+        if self._asking is not None and self._asking.fit(self.client.tokens if self.client is not None else (), now):
             self.mesh.carried_changed(now=now)
-        elif now >= self._narrow_at:
-            self._narrow_at = now + self.config.narrow_after
-            least = self.policy.union(wanted)
-            if least != target:
-                receiver.change_query(least, now=now)
-                self.mesh.carried_changed(now=now)

@@ -36,7 +36,7 @@ def own_record(
         free_repair_slots=record.free_for_repair,
         wanted_parents=record.parents_wanted,
         held_parents=record.parents_held,
-        query=QuerySummary.of(core.policy.query_of(token).canonical) if token != EVERYTHING else None,
+        query=QuerySummary.of(core.policy.text_of(token)) if token != EVERYTHING else None,
         grant=grant,
         signs=core.signing is not None,
     )

@@ -1,22 +1,41 @@
 """What the mesh asks about queries, answered by the XML switch: the only place where dcp's tokens meet XPath.
 
-A token on the wire is an encoded canonical query; the empty one is everything. Payloads are envelopes, which
-`peer.envelope` opens; they are passed on untouched.
+A token on the wire is an encoded canonical query, or a set of them (`xmlswitch.QuerySet`); the empty one is everything.
+Payloads are envelopes, which `peer.envelope` opens; they are passed on untouched.
 
 A packet that is not XML matches no query: peers that asked for everything get it, others do not. It is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
 
 from dcp import EVERYTHING, PayloadRefused
 from peer.envelope import Envelope
-from xmlswitch import MalformedDocument, MalformedQuery, Query, QueryError, Switch, covers, disjoin
+from xmlswitch import (
+    MalformedDocument,
+    MalformedQuery,
+    MemberSlots,
+    Query,
+    QueryError,
+    QuerySet,
+    Selectivity,
+    Switch,
+    is_query_set,
+)
 from xmlswitch.caches import ByteCache
+from xmlswitch.query.query_set import Difference, read_difference_untrusted
 
 # Of queries kept at hand, as they are in memory: strangers may fill this, and must not fill the memory.
-MAX_REMEMBERED_BYTES = 8 << 20
+MAX_REMEMBERED_BYTES = 32 << 20
+# Sets that this router made of others' queries, which it therefore covers: the last ones asked for.
+MAX_WIDER = 8
+# A set up to this long is sent whole; the parts of a longer one, which may turn out a little larger.
+MAX_WHOLE_BYTES = 1_000
+PART_BYTES = 1_000
+# Packets between two from which it is learned how selective queries are.
+SAMPLED_EVERY = 64
 
 NOTHING = Query.parse("false()")
 OWN = "own"
@@ -46,15 +65,46 @@ class XPathPolicy:
         self.clock = clock
         self.envelope = envelope or Envelope()
         self._watched: Query | None = None
-        self._decoded: ByteCache[bytes, Query] = ByteCache(MAX_REMEMBERED_BYTES)
+        self.nothing: bytes | None = token_of(NOTHING)
+        self.selectivity: Selectivity | None = None
+        """Of a dynamic router: what it learns from packets, for what it asks its parents for."""
+        self._slots = MemberSlots(self.switch, first=1)
+        self._decoded: ByteCache[bytes, QuerySet] = ByteCache(MAX_REMEMBERED_BYTES)
+        self._in_use: dict[int, tuple[bytes, QuerySet]] = {}  # by slot: these must be at hand, whatever they weigh
+        self._wider: OrderedDict[bytes, frozenset[bytes]] = OrderedDict()
+        self._until_sample = SAMPLED_EVERY
 
-    def query_of(self, token: bytes) -> Query:
-        """The query behind a token that was checked before; QueryError or MalformedQuery otherwise."""
+    def set_of(self, token: bytes) -> QuerySet:
+        """The queries behind a token that was checked before; QueryError or MalformedQuery otherwise."""
         known = self._decoded.get(token)
         if known is None:
-            known = Query.parse("true()") if token == EVERYTHING else Query.decode_untrusted(token)
-            self._decoded.put(token, known, len(token) + known.weight)
+            known = next((queries for held, queries in self._in_use.values() if held == token), None)
+        if known is None:
+            if token == EVERYTHING:
+                known = QuerySet([Query.parse("true()")])
+            elif is_query_set(token):
+                known = QuerySet.decode_untrusted(token)
+            else:
+                known = QuerySet([Query.decode_untrusted(token)])
+            self._remember(token, known)
         return known
+
+    def _remember(self, token: bytes, queries: QuerySet) -> None:
+        self._decoded.put(token, queries, len(token) + queries.weight)
+
+    def token_of_set(self, queries: Collection[Query]) -> bytes:
+        """One query has the token that it has alone."""
+        if len(queries) < 2:
+            return token_of(next(iter(queries), NOTHING))
+        found = QuerySet(queries, shared=len(queries))
+        if any(query.matches_everything for query in queries):
+            return EVERYTHING
+        self._remember(found.encode(), found)
+        return found.encode()
+
+    def text_of(self, token: bytes) -> str:
+        """What a token says, for people."""
+        return self.set_of(token).text
 
     def watch(self, query: Query | None) -> None:
         """Match the own client's query together with the children's, so that each packet is parsed once.
@@ -71,7 +121,7 @@ class XPathPolicy:
 
     def check(self, query: bytes) -> str | None:
         try:
-            self.query_of(query)
+            self.set_of(query)
         except (QueryError, MalformedQuery) as error:
             return str(error)
         return None
@@ -80,7 +130,7 @@ class XPathPolicy:
         if query == EVERYTHING:
             return True
         try:
-            return self.query_of(query).passes(self.envelope.look_untrusted(payload))
+            return self.set_of(query).passes(self.envelope.look_untrusted(payload))
         except (MalformedDocument, PayloadRefused):
             self.unreadable += 1
             return False
@@ -88,7 +138,9 @@ class XPathPolicy:
     def covers(self, outer: bytes, inner: bytes) -> bool:
         if outer in (EVERYTHING, inner):
             return True
-        return inner != EVERYTHING and covers(self.query_of(outer), self.query_of(inner))
+        if inner in self._wider.get(outer, ()):
+            return True
+        return inner != EVERYTHING and self.set_of(outer).covers(self.set_of(inner))
 
     def covers_untrusted(self, outer: bytes, inner: bytes) -> bool:
         """The same for tokens that nobody has checked: what is not a query covers nothing."""
@@ -97,20 +149,51 @@ class XPathPolicy:
         except (QueryError, MalformedQuery):
             return False
 
-    def union(self, tokens: Iterable[bytes]) -> bytes:
-        """The least query we know of that covers them all."""
-        wanted = set(tokens)
-        if EVERYTHING in wanted:
-            return EVERYTHING
-        queries = [self.query_of(token) for token in sorted(wanted)]
-        return token_of(disjoin(queries)) if queries else token_of(NOTHING)
+    def remember_wider(self, outer: bytes, inner: Iterable[bytes]) -> None:
+        """`outer` was made to cover these: `covers` need not find that out, and perhaps can't."""
+        self._wider[outer] = self._wider.pop(outer, frozenset()).union(inner)
+        while len(self._wider) > MAX_WIDER:
+            self._wider.popitem(last=False)
+
+    # --- a long query crosses a link in parts ---
+
+    def parts(self, old: bytes | None, new: bytes) -> list[bytes] | None:
+        if len(new) <= MAX_WHOLE_BYTES or not is_query_set(new):
+            return None
+        return self._base(old).difference_to(self.set_of(new), most=PART_BYTES)
+
+    def read_part(self, part: bytes) -> Difference | None:
+        try:
+            return read_difference_untrusted(part)
+        except (QueryError, MalformedQuery):
+            return None
+
+    def joined(self, old: bytes | None, parts: list[Difference]) -> bytes | None:
+        try:
+            found = self._base(old).changed(parts)
+        except (QueryError, MalformedQuery):
+            return None
+        if len(found) < 2:
+            return self.token_of_set(found.queries)
+        self._remember(found.encode(), found)
+        return found.encode()
+
+    def _base(self, old: bytes | None) -> QuerySet:
+        return QuerySet([]) if old is None else self.set_of(old)
 
     def open_slot(self, slot: int, query: bytes) -> None:
-        self.switch.add_link(slot, slot=slot + 1)
-        self.switch.subscribe(slot, self.query_of(query))
+        queries = self.set_of(query)
+        self._slots.open(slot, queries)
+        self._in_use[slot] = query, queries
 
     def close_slot(self, slot: int) -> None:
-        self.switch.remove_link(slot)
+        self._in_use.pop(slot, None)
+        if slot in self._slots:
+            self._slots.close(slot)
+
+    def cut_off(self, slot: int) -> int:
+        """Packets that passed to the child in a slot unmatched, because its queries would have taken too long."""
+        return self._slots.cut_off(slot)
 
     def route(self, payload: bytes) -> int:
         clock = self.clock
@@ -126,7 +209,10 @@ class XPathPolicy:
         if self.envelope.remembers:
             return self._route_remembering(payload)
         try:
-            return self.switch.match_mask(self.envelope.look_untrusted(payload)) >> 1
+            content = self.envelope.look_untrusted(payload)
+            if self.selectivity is not None:
+                self._sample(content)
+            return self._slots.spread(self.switch.match_mask(content))
         except (MalformedDocument, PayloadRefused):
             self.unreadable += 1
             return 0
@@ -140,6 +226,8 @@ class XPathPolicy:
             return 0
         switch, watched = self.switch, self._watched
         cut_off = switch.cut_off(OWN) if watched is not None else 0
+        if self.selectivity is not None:
+            self._sample(opened.content)
         try:
             mask = switch.match_mask(opened.content)
         except MalformedDocument:
@@ -147,4 +235,10 @@ class XPathPolicy:
             mask = 0
         if watched is not None and switch.cut_off(OWN) == cut_off:  # else it was not looked at, and the client must
             opened.query, opened.matches = watched, bool(mask & 1)
-        return mask >> 1
+        return self._slots.spread(mask)
+
+    def _sample(self, content: bytes) -> None:
+        self._until_sample -= 1
+        if self._until_sample <= 0 and self.selectivity is not None:
+            self._until_sample = SAMPLED_EVERY
+            self.selectivity.observe(content)

@@ -40,6 +40,7 @@ EXAMPLES = {
     "compact": ["compact archive"],
     "tables": ["tables archive"],
     "views": ["views archive > views.sql                             then: duckdb -init views.sql"],
+    "delta": ["delta archive --keep-hours 168                        versions of a week can be read"],
     "retain": ["retain archive --before 2026-01-01"],
     "analyze": [
         "analyze bandwidth archive --from 2026-11-16 --to 2026-11-17 --plot bandwidth.png",
@@ -158,6 +159,10 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("archive", type=Path)
     sub = command("views", "print SQL that shows the tables to DuckDB", c.run_views)
     sub.add_argument("archive", type=Path)
+    sub = command("delta", "write Delta logs, which other engines read, and keep them up to date", c.run_delta)
+    sub.add_argument("archive", type=Path)
+    sub.add_argument("--keep-hours", type=number(1), metavar="N",
+                     help="keep files that left the archive for N hours, for readers of earlier versions")  # fmt: skip
     sub = command("retain", "remove days before a date", c.run_retain)
     sub.add_argument("archive", type=Path)
     sub.add_argument("--before", required=True, type=day, metavar="DATE")

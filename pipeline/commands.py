@@ -106,6 +106,14 @@ def run_views(args: Namespace) -> int:
     return 0
 
 
+def run_delta(args: Namespace) -> int:
+    from pipeline.archive.manifest import Archive
+
+    keep = None if args.keep_hours is None else args.keep_hours * 3600.0
+    command.show_rows(Archive(args.archive).write_delta(keep), args)
+    return 0
+
+
 def _us(moment: datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1_000_000)
 

@@ -24,13 +24,15 @@ from xmlswitch.errors import (
     UnsupportedQueryError,
 )
 from xmlswitch.limits import DocumentLimits, IndexLimits, QueryLimits
-from xmlswitch.members import Members
+from xmlswitch.members import MemberSlots
 from xmlswitch.profile import XPATH, Profile, ProfileIndex, XPathProfile
 from xmlswitch.query.algebra import Fuel, covers, disjoin
 from xmlswitch.query.explain import Explanation, explain
 from xmlswitch.query.interest import Change, Interest, MemberLimits
 from xmlswitch.query.member_wire import decode_members_untrusted, digest_of, encode_members
 from xmlswitch.query.query import Query
+from xmlswitch.query.query_set import QuerySet, is_query_set
+from xmlswitch.query.selectivity import Selectivity
 from xmlswitch.record_profile import RECORD, RecordProfile, RecordQuery
 from xmlswitch.stats import SwitchStats
 from xmlswitch.switch import Switch
@@ -48,17 +50,19 @@ __all__ = [
     "MalformedDocument",
     "MalformedQuery",
     "MemberLimits",
-    "Members",
+    "MemberSlots",
     "Profile",
     "ProfileIndex",
     "Query",
     "QueryError",
     "QueryLimits",
+    "QuerySet",
     "QuerySyntaxError",
     "QueryTooExpensiveError",
     "RecordProfile",
     "RecordQuery",
     "Rule",
+    "Selectivity",
     "Switch",
     "SwitchError",
     "SwitchStats",
@@ -70,5 +74,6 @@ __all__ = [
     "disjoin",
     "encode_members",
     "explain",
+    "is_query_set",
     "parse_document",
 ]

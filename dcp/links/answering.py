@@ -82,6 +82,10 @@ class Answering:
             key = request.share.identity if request.share is not None else b""
             self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello, key))
 
+    def allows_query(self, now: float, host: str, cost: float) -> bool:
+        """Whether a host may have more of its queries read now."""
+        return self._queries.allows(now, host, cost)
+
     def _why_not(self, request: handshake.OpenRequest, children: int) -> tuple[Reason, bytes] | None:
         """What speaks against a request before anybody is asked, the cheapest checks first."""
         if request.mode & handshake.MODE_STREAM != self._kind.mode:

@@ -24,6 +24,7 @@ from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.parent import Parent
 from dcp.protection import decode_repair_untrusted
+from dcp.query_parts import decode_have_untrusted
 from dcp.serial import extend
 
 Handler = Callable[[Uplink, int, bytes, Any, float], None]
@@ -92,6 +93,8 @@ class Incoming:
                 self._group_offered(link, decode_group_untrusted(data[wire.BODY_AT :]), now)
             elif data[wire.BODY_AT] == ControlType.SIBLINGS:
                 self._siblings_named(link, decode_siblings_untrusted(data[wire.BODY_AT :]))
+            elif data[wire.BODY_AT] == ControlType.HAVE:
+                self._replies.heard_parts(link, decode_have_untrusted(data[wire.BODY_AT :]), now)
             else:
                 message = control.decode_control_untrusted(data[wire.BODY_AT :])
                 handler = self._control.get(type(message))

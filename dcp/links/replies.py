@@ -24,6 +24,8 @@ from dcp.links.timing import Timing
 from dcp.links.uplink import Uplink
 from dcp.links.uplinks import Uplinks
 from dcp.parent import Parent
+from dcp.queries import QueryPolicy
+from dcp.query_parts import UNKNOWN, Have, Parting
 
 
 class Replies:
@@ -37,6 +39,7 @@ class Replies:
         config: Config,
         *,
         asks_again: bool = True,
+        policy: QueryPolicy | None = None,
     ) -> None:
         """`asks_again`: whether what was lost is asked for (not so with profile newest)."""
         self.nacks = 0
@@ -49,6 +52,7 @@ class Replies:
         self._timing = timing
         self._config = config
         self._asks_again = asks_again
+        self._parting = Parting(policy)
 
     # --- what is sent -------------------------------------------------------------------------------------------------
 
@@ -120,8 +124,36 @@ class Replies:
             parent.query_sent_at = now
             link = self._uplinks.by_id.get(parent.link.id)
             if link is not None:
-                body = control.encode_prepare(control.Prepare(epoch, query))
-                self._uplinks.send(link, wire.CONTROL, 0, 0, body)
+                self._send_query(link, epoch, query)
+
+    def _send_query(self, link: Uplink, epoch: int, query: bytes) -> None:
+        """Whole if it is short, else the parts that are next."""
+        change = self._intake.change
+        knows_ours = link.parent.confirmed_epoch == change.epoch != epoch
+        base = (change.epoch, change.query) if knows_ours else None
+        bodies = self._parting.next_for(link.parent, epoch, query, base)
+        if bodies is None:
+            bodies = [control.encode_prepare(control.Prepare(epoch, query))]
+        for body in bodies:
+            self._uplinks.send(link, wire.CONTROL, 0, 0, body)
+
+    def heard_parts(self, link: Uplink, have: Have, now: float) -> None:
+        """A parent has parts of our query: the next ones can go."""
+        change, progress = self._intake.change, link.parent.query_parts
+        if have.epoch != progress.epoch:
+            return
+        progress.unanswered = 0
+        if have.number == UNKNOWN:
+            if progress.from_nothing:
+                return  # it is sent again by the clock
+            progress.from_nothing, progress.have = True, 0
+        elif have.number <= progress.have:
+            return
+        else:
+            progress.have = have.number
+        link.parent.query_sent_at = now
+        if have.epoch in (change.epoch, change.pending_epoch):
+            self._send_query(link, have.epoch, change.query_of(have.epoch))
 
     def ask_index(self, parent: Parent, epoch: int, ranges: list[Range]) -> None:
         """What it has of these stretches, which we have passed (rule L6)."""

@@ -282,12 +282,12 @@ class Crawler:
 
 def _query_text(token: bytes) -> str | None:
     """What a stranger says it asks for, as text; None for nonsense."""
-    from xmlswitch import MalformedQuery, Query, QueryError
+    from xmlswitch import MalformedQuery, Query, QueryError, QuerySet, is_query_set
 
     if not token:
         return ""
     try:
-        return Query.decode_untrusted(token).canonical
+        return QuerySet.decode_untrusted(token).text if is_query_set(token) else Query.decode_untrusted(token).canonical
     except (MalformedQuery, QueryError):
         return None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive import schema
+from pipeline.archive import delta, schema
 from pipeline.archive.manifest import Archive, ArchiveError, DataFile, Job
 from pipeline.archive.parts import Partition, PartWriter, partition_of, read_rows
 from pipeline.tables.schema import TABLES, arrow
@@ -107,6 +107,8 @@ def verify(spark: SparkSession | None, archive: Archive) -> Verified:
         held = refused if file.dataset == "quarantine" else covered
         held.setdefault(stream, []).extend((a, b, file.path) for a, b in report["runs"])
     _compare_tables(found, kinds["packets"], kinds["tables"])
+    for problem in delta.differences(archive.path, manifest):
+        found.note(problem)
     for stream, runs in covered.items():
         runs.sort()
         _find_repeats(found, stream, runs)

@@ -25,7 +25,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from pipeline.archive import delta
 from pipeline.archive.books import (
     DataFile,
     Job,
@@ -132,6 +134,7 @@ class Archive:
         with _locked(self.path / MANIFESTS / "LOCK"):
             present = self.manifest()
             self._settle(present)
+            has_delta = self._follow(present)
             if present.has(job):
                 return present
             try:
@@ -155,16 +158,47 @@ class Archive:
             manifest = replace(change.manifest, retired=self._unexpired(present, change.manifest))
             self._publish(manifest)
             self._settle(manifest)
+            if has_delta:
+                added_files = [file for _, file in staged]
+                delta.follow(self.path, manifest, self._write, change=(added_files, replaced))
             for name in self._versions()[:-_MANIFESTS_KEPT]:
                 (self.path / MANIFESTS / name).unlink(missing_ok=True)
             return manifest
+
+    def settled(self) -> Manifest:
+        """The newest manifest, for a job that may find itself done: if its commit died at the Delta logs, end it."""
+        state = delta.followed(self.path)
+        if state is not None and state.version != self.manifest().version:
+            with _locked(self.path / MANIFESTS / "LOCK"):
+                self._follow(self.manifest())
+        return self.manifest()
+
+    def _follow(self, present: Manifest) -> bool:
+        """Whether the archive has Delta logs, which are then at the present manifest."""
+        state = delta.followed(self.path)
+        if state is None:
+            return False
+        delta.require()
+        if state.version != present.version:  # a job died between the two
+            delta.follow(self.path, present, self._write)
+        return True
+
+    def write_delta(self, keep_seconds: float | None = None) -> list[dict[str, Any]]:
+        """Give the archive Delta logs, which every commit then follows; or mend those that it has."""
+        delta.require()
+        with _locked(self.path / MANIFESTS / "LOCK"):
+            present = self.require()
+            self._settle(present)
+            delta.follow(self.path, present, self._write, keep_seconds=keep_seconds)
+        return delta.versions(self.path)
 
     def _unexpired(self, present: Manifest, following: Manifest) -> tuple[Retired, ...]:
         """Delete what left the archive long ago, but nothing that this commit takes out. Returns what is still kept.
 
         Should this process die before the next manifest is there, the next job deletes the same again.
         """
-        before = time.time() - self.grace_seconds
+        state = delta.followed(self.path)
+        before = time.time() - max(self.grace_seconds, state.keep_seconds if state is not None else 0.0)
         expired = {each for each in present.retired if each.at <= before}
         for each in expired:
             (self.path / each.path).unlink(missing_ok=True)

@@ -225,7 +225,7 @@ def ingest(
     files = expand(raw)
     archive = Archive(out)
     key = digest(files, "asdi", stream, first_an, day)
-    if archive.manifest().done(key) is not None:
+    if archive.settled().done(key) is not None:
         return unchanged_by(archive, key)
     size = chunk_bytes or chunk_bytes_for(files, spark.sparkContext.defaultParallelism if spark else 1)
     chunks = cut(files, size)

@@ -59,7 +59,7 @@ def ingest_xml(
     references = [day or reference_date(path) for path in files]
     archive = Archive(out)
     key = digest(files, "xml", stream, first_an, day)
-    if archive.manifest().done(key) is not None:
+    if archive.settled().done(key) is not None:
         return unchanged_by(archive, key)
     on_progress(f"pass 1 of 2: counting {len(files)} files")
     counts = [report["messages"] for report in each(spark, [str(path) for path in files], _count_task(kind))]

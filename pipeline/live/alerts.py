@@ -117,7 +117,7 @@ class LiveJob:
 
     def _keep(self, archive: Archive, number: int, alerts: list[Alert]) -> None:
         job = Job(self._id, "live", self._stream, 0, -1, False, {"rows": len(alerts)}, number)
-        if not alerts or archive.manifest().has(job):
+        if not alerts or archive.settled().has(job):
             return
         with archive.staging("live") as staging:
             writer = PartWriter(staging, "live")

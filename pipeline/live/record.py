@@ -57,7 +57,7 @@ def describe(packet: bytes) -> tuple[str, str | None]:
 
 def write_batch(batch: DataFrame, archive: Archive, stream: str, recorder: str, number: int) -> Job | None:
     """One batch of a recorder into the archive, under its number. None when the archive has it already."""
-    if archive.manifest().has(Job(recorder, "record", stream, 0, -1, False, batch=number)):
+    if archive.settled().has(Job(recorder, "record", stream, 0, -1, False, batch=number)):
         return None
     with archive.staging("record") as staging:
         target = str(staging)

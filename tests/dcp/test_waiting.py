@@ -20,6 +20,7 @@ from dcp.hub import Hub
 from dcp.links.fragments import MAX_MISSING_RANGES, Assembler
 from dcp.links.link import Link
 from dcp.parent import Parent
+from dcp.queries import PredicatePolicy
 
 # --- the reorder buffer -----------------------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ def prepare(change: QueryChange, link: Parent, since: int) -> None:
 
 
 def test_all_prepared_and_our_position_there_then_ask_then_switch():
-    change = QueryChange(b"", CONFIG, is_router=False)
+    change = QueryChange(b"", CONFIG)
     a, b = uplink(1), uplink(2)
     change.want(b"q")
     step = change.step(100, [a, b], 0.0)
@@ -204,7 +205,7 @@ def test_all_prepared_and_our_position_there_then_ask_then_switch():
     [(1.9, 1, 200, False), (2.1, 1, 200, True), (2.1, 1, 50, False), (4.1, 1, 50, False), (6.1, 1, 50, True)],
 )
 def test_patience_with_those_that_do_not_prepare(now, ready, position, asks):
-    change = QueryChange(b"", CONFIG, is_router=False)
+    change = QueryChange(b"", CONFIG)
     links = [uplink(1), uplink(2)]
     change.want(b"q")
     change.step(100, links, 0.0)
@@ -214,14 +215,14 @@ def test_patience_with_those_that_do_not_prepare(now, ready, position, asks):
 
 
 def test_with_nobody_to_ask_the_switch_is_at_once():
-    change = QueryChange(b"", CONFIG, is_router=True)
+    change = QueryChange(b"", CONFIG, policy=PredicatePolicy())
     change.want(b"q")
     assert change.step(5, [], 0.0).switch
 
 
 def test_a_client_whom_nobody_can_serve_goes_on_a_router_waits():
     for is_router in (False, True):
-        change = QueryChange(b"", CONFIG, is_router=is_router)
+        change = QueryChange(b"", CONFIG, policy=PredicatePolicy() if is_router else None)
         change.want(b"q")
         change.step(5, [uplink(1)], 0.0)
         assert not change.step(5, [uplink(1)], 7.9).switch
@@ -229,7 +230,7 @@ def test_a_client_whom_nobody_can_serve_goes_on_a_router_waits():
 
 
 def test_four_epoch_bits_are_not_used_again_within_a_datagrams_lifetime():
-    change = QueryChange(b"", CONFIG, is_router=False)
+    change = QueryChange(b"", CONFIG)
     now = 0.0
     for number in range(1, 17):
         change.want(b"%d" % number)
@@ -248,7 +249,7 @@ def test_four_epoch_bits_are_not_used_again_within_a_datagrams_lifetime():
 
 
 def test_the_latest_wish_wins_while_one_change_is_under_way():
-    change = QueryChange(b"", CONFIG, is_router=False)
+    change = QueryChange(b"", CONFIG)
     a = uplink(1)
     for query in (b"1", b"2", b"3"):
         change.want(query)
@@ -265,7 +266,7 @@ def test_the_latest_wish_wins_while_one_change_is_under_way():
 
 
 def test_a_sender_many_epochs_behind_is_left():
-    change = QueryChange(b"", CONFIG, is_router=False)
+    change = QueryChange(b"", CONFIG)
     change.epoch = 20
     old = uplink(1, confirmed=5)
     change.want(b"q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from dcp import wire
+from dcp import query_parts, wire
 from dcp.carriers.frames import frame
 from dcp.compression import Compressor
 from dcp.group_messages import TRAILER_BYTES, Group, Heard, encode_group, encode_heard
@@ -18,7 +18,7 @@ from peer.feeds.options import FRAMINGS
 from peer.mesh import encoding
 from peer.mesh import messages as m
 from tests.dcp import packets
-from xmlswitch import Query, encode_members
+from xmlswitch import Query, QuerySet, encode_members
 
 FOLDER = Path(__file__).parent / "inputs"
 QUERIES = [
@@ -93,6 +93,10 @@ def seeds(target: str) -> list[bytes]:
         case "members":
             queries = [Query.parse(text) for text in QUERIES]
             return [encode_members(queries), encode_members([Query.parse(f"/a = {n} and /b > -{n}") for n in range(9)])]
+        case "query_parts":
+            parts = QuerySet([]).difference_to(QuerySet(map(Query.parse, QUERIES)), most=200)
+            part = query_parts.Part(3, query_parts.NO_BASE, 0, len(parts), bytes(8), parts[0])
+            return [*parts, query_parts.encode_part(part), query_parts.encode_have(query_parts.Have(3, 1))]
         case "switch":
             return [bytes([number]) for number in range(32)]
         case "envelope":

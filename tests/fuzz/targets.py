@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from asdi.origin import split_origin_untrusted, with_origin
-from dcp import control, group_messages, handshake, lateral, protection, wire
+from dcp import control, group_messages, handshake, lateral, protection, query_parts, wire
 from dcp.carriers.frames import MAX_FRAME_BYTES, Unframer, frame
 from dcp.compression import Compressor
 from dcp.config import Config
@@ -247,12 +247,27 @@ def fuzz_members(data: bytes) -> None:
         queries = decode_members_untrusted(data, max_members=64, max_bytes=2_048)
     except (QueryError, MalformedQuery):
         return
-    assert decode_members_untrusted(encode_members(queries), max_members=64, max_bytes=1 << 20) == queries
+    again = decode_members_untrusted(encode_members(queries), max_members=64, max_bytes=1 << 20)
+    assert sorted(query.encode() for query in again) == sorted(query.encode() for query in queries)
     interest = Interest(MemberLimits(max_members=2))
     for query in queries:
         interest.add(query)
     if any(query.passes(PACKET) for query in queries):
         assert any(member.passes(PACKET) for member in interest.members)
+
+
+def fuzz_query_parts(data: bytes) -> None:
+    """Parts of a long query, what is answered, and what a part says."""
+    with suppress(MalformedDatagram):
+        part = query_parts.decode_part_untrusted(data)
+        assert query_parts.encode_part(part)[1:] == data[1:]
+    with suppress(MalformedDatagram):
+        assert query_parts.encode_have(query_parts.decode_have_untrusted(data))[1:] == data[1:]
+    policy = XPathPolicy()
+    read = policy.read_part(data)
+    if read is not None:
+        query = policy.joined(None, [read])
+        assert query is None or policy.check(query) is None
 
 
 def fuzz_switch(data: bytes) -> None:

@@ -25,7 +25,7 @@ from peer.mesh.encoding import encode_request
 from peer.mesh.messages import MAX_QUERY_BYTES, ChildrenRequest
 from peer.queries import XPathPolicy, token_of
 from peer.testing.peersim import PeerSimulation
-from xmlswitch import Query
+from xmlswitch import Interest, Query
 
 Entrance = Callable[[str, dict[str, str]], None]
 
@@ -71,12 +71,16 @@ def packets() -> Entrance:
 def unions() -> Entrance:
     """What a router asks upstream for, on behalf of this child and an honest one."""
     policy = XPathPolicy()
-    honest = token_of(Query.parse("/a/b > 3 or //c = 'x'"))
+    honest, interest = token_of(Query.parse("/a/b > 3 or //c = 'x'")), Interest()
+    interest.add(Query.parse("/a/b > 3 or //c = 'x'"))
 
     def unite(text: str, namespaces: dict[str, str]) -> None:
         query = token(text, namespaces)
         if policy.check(query) is None:
-            policy.union([honest, query])
+            for member in policy.set_of(query).queries:
+                interest.add(member)
+                policy.token_of_set(interest.members)
+                interest.remove(member)
             policy.covers(honest, query)
             policy.covers(query, honest)
 

@@ -9,8 +9,8 @@ import pytest
 
 from bench import _flights, _positions
 from tests.xmlswitch.generate import NAMESPACES, QueryMaker, document
-from xmlswitch import Interest, MalformedQuery, MemberLimits, Members, Query, QueryError, Switch
-from xmlswitch.query.member_wire import decode_members_untrusted, digest_of, encode_members
+from xmlswitch import Interest, MalformedQuery, MemberLimits, Query, QueryError, Switch
+from xmlswitch.query.member_wire import decode_members_untrusted, encode_members
 
 
 class Upstream:
@@ -155,57 +155,7 @@ def test_removing_what_was_never_added_is_an_error():
         Interest().remove(Query.parse("/a"))
 
 
-# --- the parent's side ---
-
-
-def test_changes_reach_the_switch_and_both_ends_know_that_they_agree():
-    rng = random.Random(1)
-    interest, switch = Interest(MemberLimits(max_members=30)), Switch[Query](strict=True)
-    switch.add_link("child")
-    members, again = Members(switch, "child"), Members(Switch(), "child")
-    again._switch.add_link("child")
-    queries = [Query.parse(text) for text in _flights.queries(2, 80)]
-    held: list[Query] = []
-    for query in queries:
-        changes = [interest.add(query)]
-        held.append(query)
-        if rng.random() < 0.4:
-            changes.append(interest.remove(held.pop(rng.randrange(len(held)))))
-        for change in changes:
-            wire = decode_members_untrusted(encode_members(change.added), max_members=100, max_bytes=60_000)
-            members.change(wire, map(digest_of, change.removed))
-        assert set(members.queries) == interest.members
-    again.change(sorted(members.queries, key=digest_of))
-    assert members.digest == again.digest
-    assert members.size == interest.size
-    for packet in _flights.Traffic(1).packets(60):
-        if any(query.matches(packet) for query in held):
-            assert switch.match(packet)
-    again.change(removed=[digest_of(members.queries[0])])
-    assert members.digest != again.digest
-
-
-def test_a_change_takes_place_as_a_whole_or_not_at_all():
-    switch: Switch[Query] = Switch()
-    switch.add_link(0)
-    members = Members(switch, 0, MemberLimits(max_members=3, max_bytes=200))
-    one, two, three, four = (Query.parse(f"/a = {number}") for number in range(4))
-    members.change([one, two, three])
-    before = members.digest, members.size
-    with pytest.raises(KeyError):
-        members.change([four], [digest_of(four)])
-    with pytest.raises(QueryError):
-        members.change([four])
-    with pytest.raises(QueryError):
-        members.change([Query.parse(f"/a = '{'x' * 200}'")], [digest_of(one)])
-    assert (members.digest, members.size) == before
-    assert switch.match(b"<a>0</a>") == {0}
-    members.change([four], [digest_of(one)])
-    assert switch.match(b"<a>0</a>") == set()
-    assert switch.match(b"<a>3</a>") == {0}
-    members.change([], [digest_of(query) for query in (two, three, four)])
-    assert members.digest == bytes(16)
-    assert members.size == 0
+# --- the wire ---
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -218,7 +168,7 @@ def test_members_come_back_from_the_wire(seed):
         except QueryError:
             continue
     data = encode_members(queries)
-    assert decode_members_untrusted(data, max_members=60, max_bytes=60_000) == queries
+    assert set(decode_members_untrusted(data, max_members=60, max_bytes=60_000)) == set(queries)
     with pytest.raises(MalformedQuery):
         decode_members_untrusted(data, max_members=len(queries) - 1, max_bytes=60_000)
     with pytest.raises(MalformedQuery):

@@ -48,10 +48,10 @@ def digest_of(query: Query) -> bytes:
 
 
 def encode_members(queries: Iterable[Query]) -> bytes:
+    """The same bytes for the same queries, in whatever order they come."""
     numbers: dict[Template, int] = {}
     members = []
-    for query in queries:
-        template, literals = split(query)
+    for template, literals in sorted(map(split, queries)):
         members.append([numbers.setdefault(template, len(numbers)), *literals])
     templates = [[text, dict(namespaces)] for text, namespaces in numbers]
     return bytes(msgpack.packb([WIRE_VERSION, templates, members]))
