@@ -24,6 +24,7 @@ ALLOWED = {
 # Rooms that know nothing of the rest of their package, but for what is listed.
 ROOMS = {
     "peer.mesh": {"peer.mesh"},
+    "peer.goals": {"peer.goals"},
     "peer.packetlog": {"peer.packetlog"},
     "asdi.flights": {"asdi"},
 }
