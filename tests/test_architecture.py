@@ -25,6 +25,7 @@ ALLOWED = {
 ROOMS = {
     "peer.mesh": {"peer.mesh"},
     "peer.goals": {"peer.goals"},
+    "peer.optimizer": {"peer.optimizer", "peer.goals", "peer.mesh"},
     "peer.packetlog": {"peer.packetlog"},
     "asdi.flights": {"asdi"},
 }
