@@ -24,6 +24,8 @@ ALLOWED = {
 # Rooms that know nothing of the rest of their package, but for what is listed.
 ROOMS = {
     "peer.mesh": {"peer.mesh"},
+    "peer.goals": {"peer.goals"},
+    "peer.optimizer": {"peer.optimizer", "peer.goals", "peer.mesh"},
     "peer.packetlog": {"peer.packetlog"},
     "asdi.flights": {"asdi"},
 }

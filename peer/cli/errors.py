@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     DISK = 10
     CONFIG = 11
     NOT_SYNCHRONISED = 12
+    BAD_GOAL = 14
     INTERNAL = 70
     """A fault of the program: with a traceback, to be reported."""
     INTERRUPTED = 130

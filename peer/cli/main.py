@@ -103,7 +103,7 @@ _PIPE = {
     ),
 }
 # Commands of two words.
-_PAIRS = ("query check", *(f"pipe {action}" for action in _PIPE))
+_PAIRS = ("query check", "goal check", *(f"pipe {action}" for action in _PIPE))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -148,6 +148,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         if name == "replay":
             command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
     _add_query(commands, fill=only in (None, "query"))
+    _add_goal(commands, fill=only in (None, "goal"))
     _add_pipe(commands, fill=only in (None, "pipe"))
     _add_config(commands)
     completion = commands.add_parser(
@@ -181,6 +182,22 @@ def _add_query(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> 
     check.add_argument("xpath", metavar="XPATH")
     if fill:
         _fill(check, "query check")
+
+
+def _add_goal(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> None:
+    goal = commands.add_parser("goal", help="what a mesh should be good at: check a goal before using it")
+    actions = goal.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="accepted or why not, what state it needs and what traffic it costs",
+        description="Say whether the mesh understands a goal, what it means and what it costs (docs/optimizer.md).",
+        epilog="Exit code 14 for a goal that is refused.\n\nexample:\n"
+        '  skymesh goal check "minimize average(path sum(link.latency)) over clients subject to fanout <= 6"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("goal", metavar="GOAL")
+    if fill:
+        _fill(check, "goal check")
 
 
 def _add_pipe(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> None:
@@ -241,6 +258,10 @@ def main(argv: Sequence[str]) -> int:
             from peer.cli.query import check
 
             return check(_settings("query check", arguments), arguments.xpath)
+        case "goal":
+            from peer.cli import goal
+
+            return goal.check(_settings("goal check", arguments), arguments.goal)
     place = _COMMANDS[arguments.command][0]
     module, _, function = place.partition(":")
     command = getattr(importlib.import_module(module), function)

@@ -168,6 +168,7 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         Setting("sample", "XML documents to try it on, back to back; - is stdin", metavar="FILE"),
         _JSON,
     ),
+    "goal check": (_JSON,),
     "pipe send": (
         _PIPE_NAME,
         Setting("listen", "UDP address to send from; `:0` opens it to the network", address, metavar="HOST:PORT",

@@ -64,7 +64,7 @@ class ChildTable:
         return self.free_for_repair + movable
 
     def room_for(self, join: Join) -> bool:
-        return (self.free_for_repair if join.has_children else self.free) > 0
+        return (self.free_for_repair if join.has_children and not join.is_optional else self.free) > 0
 
     def peer_ids(self) -> set[PeerId]:
         return {c.peer_id for c in self.links.values()}
@@ -116,7 +116,7 @@ class ChildTable:
             and not c.report.is_leaving
             and c.report.level < join.level
             and c.peer_id != join.peer_id
-            and (c.report.free_for_repair if join.has_children else c.report.free) > 0
+            and (c.report.free_for_repair if join.has_children and not join.is_optional else c.report.free) > 0
         ]
         return tuple(rng.sample(able, min(len(able), MAX_REFERRALS)))
 

@@ -104,7 +104,10 @@ class Join:
     """Sound ones that it has now: a parent that makes room moves only a child that has more."""
     resilience: int
     is_repair: bool
+    """It lost a parent and has not been complete since."""
     has_children: bool
+    is_optional: bool = False
+    """It has its parents and only seeks a better place: no slot kept for repairs, and nobody has to go for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,8 +162,9 @@ class Seeking:
             self._config.parents_wanted,
             len(self._parents.sound()),
             self._parents.resilience(),
-            is_repair=own.counters["parents_lost"] > 0,
+            is_repair=own.is_repairing and replaces is None,
             has_children=has_children,
+            is_optional=replaces is not None,
         )
         own.counters["joins_sent"] += 1
         own.effects.append(OpenLink(link, candidate.peer_id, candidate.address, encode_join(hello)))

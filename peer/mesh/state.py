@@ -42,6 +42,8 @@ class MeshState:
         self.counters: Counter[str] = Counter()
         self.wants_spare = False
         """Losses come in bursts: hold one parent beyond those that are wanted, if it can be had."""
+        self.is_repairing = False
+        """A parent was lost, and there have not been enough since."""
         self._links = 0
 
     @property

@@ -101,6 +101,7 @@ class Upkeep:
         if given is Input.FREE:
             own.set_level(UNPLACED)
         if sound >= wanted:
+            own.is_repairing = False
             if self.short_since is not None:
                 own.events.append(Restored(wanted, now - self.short_since))
                 self.short_since = None
@@ -121,11 +122,15 @@ class Upkeep:
         del self._parents.links[parent.link]
         own.version += 1
         own.counters["parents_lost"] += 1
+        was_given_up = reason is CloseReason.EXCESS
+        own.is_repairing |= not was_given_up
         if isinstance(reason, CloseReason):
             own.close(parent.link, reason)
             reason = reason.name.lower()
         own.events.append(ParentLost(parent.link, parent.peer_id, reason))
-        self._seeking.candidates.failed(parent.peer_id, now=now)
+        if not (was_given_up and parent.is_sound and parent.dispute is None):
+            # One that was given up for a better one did nothing wrong, and may be asked again at once.
+            self._seeking.candidates.failed(parent.peer_id, now=now)
         self._advertising.touch(now)
         self.relevel()
         self._seeking.soon(now)

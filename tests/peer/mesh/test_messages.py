@@ -23,6 +23,12 @@ GOLDEN = {
         encoding.decode_join_untrusted,
         "0101030000060002010101020304050607080000000914000102030405060708090a0b0c0d0e0f10111213",
     ),
+    "join, optional": (
+        m.Join(OTHER, 1, 2, 1_536, 2, 2, 1, is_repair=False, has_children=True, is_optional=True),
+        encoding.encode_join,
+        encoding.decode_join_untrusted,
+        "01010600000600020201000000000000000100000002" + "04aaaaaaaa",
+    ),
     "accept": (
         m.Accept(700, 1, 2, FEED),
         encoding.encode_accept,
