@@ -42,13 +42,17 @@ indexes = st.builds(
     lambda epoch, start, ans, more: Index(epoch, start, max(ans, default=start) + more, sorted(ans)),
     u32, st.just(1 << 40), st.sets(st.integers((1 << 40) + 1, 1 << 62), max_size=60), st.integers(1, 1 << 20),
 )  # fmt: skip
+shares = st.none() | st.builds(
+    handshake.KeyShare, u8, st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32),
+    st.binary(min_size=64, max_size=64),
+)  # fmt: skip
 openings = st.one_of(
     st.builds(
         OpenRequest, u8, u32, sixteen, sixteen, u32, st.sampled_from(handshake.Start), position, u32, u32,
-        st.binary(max_size=128), text, text,
+        st.binary(max_size=128), text, text, shares,
     ),
-    st.builds(Challenge, sixteen, sixteen),
-    st.builds(Accept, sixteen, u32, sixteen, u32, position, position, u32, u8, text),
+    st.builds(Challenge, sixteen, sixteen, u8),
+    st.builds(Accept, sixteen, u32, sixteen, u32, position, position, u32, u8, text, shares),
     st.builds(Refuse, sixteen, u8, text),
     st.builds(Reset, u32),
     st.builds(Inquire, sixteen, sixteen, text),
