@@ -46,10 +46,10 @@ class Flight:
         return not math.isnan(self.latitude)
 
     @property
-    def heading(self) -> float:
-        """Degrees from north, clockwise; 0 while unknown."""
+    def heading(self) -> float | None:
+        """Degrees from north, clockwise; None until a second report shows it."""
         north, east = self.drift[0], self.drift[1] * math.cos(math.radians(self.latitude))
-        return math.degrees(math.atan2(east, north)) % 360 if north or east else 0.0
+        return math.degrees(math.atan2(east, north)) % 360 if north or east else None
 
     def at(self, now: float) -> tuple[float, float]:
         """Its estimated position now; it is not extrapolated for longer than two report intervals."""

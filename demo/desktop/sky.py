@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPe
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from asdi.flights.table import load
+from demo.desktop.coast import outline
 from demo.desktop.flights import Flight, Flights
 
 # The contiguous United States with the ocean off New York.
@@ -16,6 +17,7 @@ WEST, EAST, SOUTH, NORTH = -126.0, -62.0, 22.0, 51.0
 MIDDLE = math.cos(math.radians((SOUTH + NORTH) / 2))
 
 SKY, GRID, GRID_TEXT = QColor("#0b1722"), QColor("#173042"), QColor("#3f6076")
+LAND, COAST = QColor("#102130"), QColor("#2c5268")
 FIELD, FIELD_TEXT = QColor("#4d7186"), QColor("#6f95ab")
 LABEL, CHOSEN = QColor("#dbe9f1"), QColor("#ffffff")
 # Low is warm, high is cold: altitude in hundreds of feet.
@@ -38,6 +40,7 @@ class Sky(QWidget):
         self.flights = flights
         self.now = 0.0
         self.chosen: str | None = None
+        self._coast = outline()
         self._airports = [(a.icao, a.latitude, a.longitude) for a in load().airports]
         self.setMinimumSize(480, 300)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -76,6 +79,7 @@ class Sky(QWidget):
         small = QFont(self.font())
         small.setPointSizeF(7.5)
         painter.setFont(small)
+        self._paint_land(painter)
         self._paint_grid(painter)
         self._paint_airports(painter)
         placed = self.flights.placed()
@@ -85,6 +89,11 @@ class Sky(QWidget):
         if self.chosen in self.flights.all:
             self._paint_details(painter, self.flights.all[self.chosen])
         painter.end()
+
+    def _paint_land(self, painter: QPainter) -> None:
+        painter.setPen(QPen(COAST, 1.2))
+        painter.setBrush(LAND)
+        painter.drawPolygon(QPolygonF([self.point(*place) for place in self._coast]))
 
     def _paint_grid(self, painter: QPainter) -> None:
         for longitude in range(-120, -60, 10):
@@ -123,11 +132,14 @@ class Sky(QWidget):
         is_chosen = flight.callsign == self.chosen
         painter.save()
         painter.translate(place)
-        painter.rotate(flight.heading)
         painter.setPen(QPen(CHOSEN, 1.2) if is_chosen else Qt.PenStyle.NoPen)
         painter.setBrush(colour)
-        # Seen from above, nose up.
-        painter.drawPolygon(QPolygonF([QPointF(0, -6), QPointF(4, 4.5), QPointF(0, 2.5), QPointF(-4, 4.5)]))
+        if flight.heading is None:
+            painter.drawEllipse(QPointF(0, 0), 3, 3)  # an arrow would point somewhere
+        else:
+            painter.rotate(flight.heading)
+            # Seen from above, nose up.
+            painter.drawPolygon(QPolygonF([QPointF(0, -6), QPointF(4, 4.5), QPointF(0, 2.5), QPointF(-4, 4.5)]))
         painter.restore()
         if with_label or is_chosen:
             painter.setPen(LABEL)
@@ -150,7 +162,8 @@ class Sky(QWidget):
             f"{flight.callsign}  {flight.aircraft}".rstrip(),
             f"{flight.origin or '?'} to {flight.destination or '?'}",
             f"{flight.altitude * 100:,} ft" if flight.altitude is not None else "altitude unknown",
-            f"{flight.knots} kn, heading {flight.heading:.0f}°" if flight.knots is not None else "speed unknown",
+            (f"{flight.knots} kn" if flight.knots is not None else "speed unknown")
+            + (f", heading {flight.heading:.0f}°" if flight.heading is not None else ""),
         ]
         box = QRectF(self.width() - 172, 10, 160, 16 + 15 * len(lines))
         painter.setPen(QPen(FIELD, 1))

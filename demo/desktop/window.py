@@ -119,7 +119,7 @@ class Window(QMainWindow):
         self.box.setPlaceholderText("XPath query; empty for all packets")
         self.box.returnPressed.connect(self.apply)
         self.box.textEdited.connect(self.check)
-        button = QPushButton("Ask")
+        button = QPushButton("Apply")
         button.clicked.connect(self.apply)
         examples = QComboBox()
         for name, text in EXAMPLES.items():

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from demo.desktop.coast import outline
 from demo.desktop.flights import MAX_FLIGHTS, TRAIL, Flights, angle
 
 
@@ -38,6 +39,7 @@ def test_a_flight_moves_between_reports_and_not_for_ever():
     flights.take(report(lon="07400W"), 0.0)
     (flight,) = flights.placed()
     assert flight.at(5.0) == (40.0, -74.0), "one report tells no direction"
+    assert flight.heading is None
     flights.take(report(lon="07500W"), 10.0)
     assert flight.at(15.0) == (pytest.approx(40.0), pytest.approx(-75.5))
     assert flight.at(1e6) == (pytest.approx(40.0), pytest.approx(-77.0)), "two reports long, then it waits"
@@ -93,3 +95,10 @@ def test_what_is_remembered_is_bounded():
     for minute in range(100):
         flights.take(report("T", lon=f"07{minute % 60:02}0W"[:6]), float(minute))
     assert len(flights.all["T"].trail) <= TRAIL
+
+
+def test_the_coast_is_the_one_of_the_page():
+    coast = outline()
+    assert len(coast) > 150
+    assert coast[0] == coast[-1] == (48.4, -124.7)
+    assert all(24 < latitude < 50 and -125 < longitude < -66 for latitude, longitude in coast)
