@@ -52,6 +52,8 @@ class CandidateQuery:
 
 
 ANYONE = CandidateQuery()
+NEAR = 8
+"""Records on each side of a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,10 @@ class Watch(Protocol):
 class Directory(Protocol):
     """Records come back verified, unexpired, not withdrawn, the newest of each peer, and never one's own."""
 
-    async def publish(self, record: PeerRecord) -> Published:
+    async def publish(self, record: PeerRecord, *, placed: bool = False) -> Published:
         """Say of oneself what `record` says, now and (renewed by itself) until it changes or is withdrawn.
+
+        `placed`: a router is listed by its place too, with or without room (`places`).
 
         `version`, `expires_at` and `public_key` of the argument are ignored. Peers without room are in the directory
         only as roots, or not at all.
@@ -106,6 +110,12 @@ class Directory(Protocol):
 
     async def candidates(self, stream: str, query: CandidateQuery = ANYONE) -> list[PeerRecord]:
         """A fair sample of the peers that fit."""
+
+    async def places(self, stream: str, near: int, count: int = NEAR) -> list[PeerRecord]:
+        """The routers listed by place next to `near`, up to `count` on each side, in order; in between none is missing.
+
+        One's own record included, if it is listed.
+        """
 
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         """What is known without asking anybody; the same for candidates below. For a repair that cannot wait."""

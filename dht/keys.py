@@ -5,6 +5,7 @@ Roots lie under one key a stream. Candidates are spread twice, so that no key gr
 - by shard, in a tree that grows only where it is full. Depth 0 is one key for the whole bucket, depth d has 4^d. A
   publisher goes one deeper when the replicas of its shard say that they are full; a reader sees the same and does
   likewise. A small mesh is read with one lookup a bucket, a large one never crowds a key.
+Routers that want to be found by their place lie under a third kind of key (`dht.places`), which splits likewise.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NewType
 
+from dht.places import MAX_PLACE_DEPTH, place_of, prefix_of
 from dht.record import PeerRecord, Role
 
 if TYPE_CHECKING:
@@ -53,6 +55,14 @@ def candidate_key_of(record: PeerRecord, *, depth: int) -> Key:
     )
 
 
+def places_key(stream: str, *, depth: int, prefix: int) -> Key:
+    return _key(b"places", stream, bytes([depth]) + prefix.to_bytes(4, "big"))
+
+
+def place_key_of(record: PeerRecord, *, depth: int) -> Key:
+    return places_key(record.stream, depth=depth, prefix=prefix_of(place_of(record.stream, record.peer_id), depth))
+
+
 def keys_of(record: PeerRecord) -> Iterator[Key]:
     """Every key that the record may lie under; a storing node takes it under no other.
 
@@ -63,6 +73,9 @@ def keys_of(record: PeerRecord) -> Iterator[Key]:
     if record.has_room or record.withdrawn:
         for depth in range(MAX_SHARD_DEPTH + 1):
             yield candidate_key_of(record, depth=depth)
+    if record.role is Role.ROUTER:
+        for depth in range(MAX_PLACE_DEPTH + 1):
+            yield place_key_of(record, depth=depth)
 
 
 def buckets_below(level: int | None) -> list[int]:

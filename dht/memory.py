@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from dht.cache import without_other_owners
 from dht.config import DEFAULT_CONFIG
-from dht.directory import ANYONE, CandidateQuery, Published, Snapshot, choose
+from dht.directory import ANYONE, NEAR, CandidateQuery, Published, Snapshot, choose
 from dht.errors import OwnerError
 from dht.pins import Pins
+from dht.places import nearest
 from dht.record import PeerRecord, Role, check_root
 from dht.streams import check_stream_name
 
@@ -28,16 +29,21 @@ class MemoryHub:
         self.clock = clock
         self.lifetime = lifetime
         self._records: dict[tuple[str, PeerId], PeerRecord] = {}
+        self._placed: set[tuple[str, PeerId]] = set()
         self._version = 0
         self._watches: dict[MemoryWatch, None] = {}
 
-    def publish(self, record: PeerRecord) -> None:
+    def publish(self, record: PeerRecord, *, placed: bool = False) -> None:
         check_stream_name(record.stream)
         if record.role is Role.ROOT:
             check_root(record)
         self._version += 1
         stamped = record.stamped(version=self._version, expires_at=int(self.clock() + self.lifetime))
         self._records[record.stream, record.peer_id] = stamped
+        if placed and record.role is Role.ROUTER:
+            self._placed.add((record.stream, record.peer_id))
+        else:
+            self._placed.discard((record.stream, record.peer_id))
         self._tell(record.stream)
 
     def withdraw(self, stream: str, peer_id: PeerId) -> None:
@@ -49,6 +55,9 @@ class MemoryHub:
         for key in [key for key, record in self._records.items() if record.is_expired(now)]:
             del self._records[key]
         return [record for (name, _), record in self._records.items() if name == stream]
+
+    def placed(self, stream: str) -> list[PeerRecord]:
+        return [record for record in self.records(stream) if (stream, record.peer_id) in self._placed]
 
     def _tell(self, stream: str) -> None:
         for watch in list(self._watches):
@@ -91,14 +100,14 @@ class MemoryDirectory:
         self.hub = hub
         self._peer_id, self._rng = peer_id, rng
         self._pins = pins if pins is not None else Pins()
-        self._published: dict[str, PeerRecord] = {}
+        self._published: dict[str, tuple[PeerRecord, bool]] = {}
         self._forgotten: dict[tuple[str, PeerId], int] = {}
 
-    async def publish(self, record: PeerRecord) -> Published:
+    async def publish(self, record: PeerRecord, *, placed: bool = False) -> Published:
         if record.peer_id != self._peer_id:
             raise ValueError("a peer can only publish its own record")
-        self.hub.publish(record)
-        self._published[record.stream] = record
+        self.hub.publish(record, placed=placed)
+        self._published[record.stream] = record, placed
         return Published(1)
 
     async def withdraw(self, stream: str | None = None) -> None:
@@ -108,8 +117,8 @@ class MemoryDirectory:
 
     def renew(self) -> None:
         """What the Kademlia directory does in the background; a simulation calls it as often."""
-        for record in self._published.values():
-            self.hub.publish(record)
+        for record, placed in self._published.values():
+            self.hub.publish(record, placed=placed)
 
     async def roots(self, stream: str) -> list[PeerRecord]:
         return self.cached_roots(stream)
@@ -134,6 +143,10 @@ class MemoryDirectory:
             now=self.hub.clock(),
             rng=self._rng,
         )
+
+    async def places(self, stream: str, near: int, count: int = NEAR) -> list[PeerRecord]:
+        check_stream_name(stream)
+        return nearest(self.hub.placed(stream), near, count)
 
     def forget(self, stream: str, peer_id: PeerId) -> None:
         for record in self.hub.records(stream):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dht.cache import RecordCache
-from dht.directory import ANYONE, CandidateQuery, Published, Snapshot, choose
+from dht.directory import ANYONE, NEAR, CandidateQuery, Published, Snapshot, choose
 from dht.errors import DhtError, DirectoryUnavailable
-from dht.keys import MAX_SHARD_DEPTH, SHARD_BITS, buckets_below, candidates_key, random_shard, roots_key
+from dht.keys import MAX_SHARD_DEPTH, SHARD_BITS, buckets_below, candidates_key, places_key, random_shard, roots_key
 from dht.pins import Pins
+from dht.places import MAX_PLACE_DEPTH, PLACES, edges, nearest, place_of, prefix_of
 from dht.shell.publisher import Publisher
 from dht.streams import check_stream_name
 
 if TYPE_CHECKING:
     from dht.identity import Identity
     from dht.ids import PeerId
+    from dht.keys import Key
     from dht.record import PeerRecord
     from dht.results import ReadResult
     from dht.shell.node import Node
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 WATCH_INTERVAL = 20.0  # seconds between refreshes of a watched stream
 _ENOUGH_CANDIDATES = 16  # when no limit is named: twice what a repair chooses from
 _MAX_ROUNDS = 3  # of reading deeper shards for one question
+_MAX_LISTS = 16  # of places that are read beside the one that was asked for
 
 
 class KademliaDirectory:
@@ -38,10 +41,11 @@ class KademliaDirectory:
         self.cache = RecordCache(identity.peer_id, self.pins)
         self._publisher = Publisher(node, identity)
         self._depths: dict[tuple[str, int], int] = {}  # (stream, bucket) -> the deepest shards known to be in use
+        self._full_lists: set[Key] = set()
         self._watches: dict[KademliaWatch, None] = {}
 
-    async def publish(self, record: PeerRecord) -> Published:
-        return await self._publisher.publish(record)
+    async def publish(self, record: PeerRecord, *, placed: bool = False) -> Published:
+        return await self._publisher.publish(record, placed=placed)
 
     async def withdraw(self, stream: str | None = None) -> None:
         await self._publisher.withdraw(stream)
@@ -80,6 +84,57 @@ class KademliaDirectory:
         if not chosen:
             self._check_answers(results)
         return chosen
+
+    async def places(self, stream: str, near: int, count: int = NEAR) -> list[PeerRecord]:
+        check_stream_name(stream)
+        found: dict[PeerId, PeerRecord] = {}
+        seen: set[Key] = set()
+        results: list[ReadResult] = []
+        low, high = await self._read_places(stream, near, found, seen, results)
+        for _ in range(_MAX_LISTS):  # neighbors may lie in the next lists
+            live = self._live(found.values(), low, high)
+            places = [place_of(stream, record.peer_id) for record in live]
+            if sum(place < near for place in places) < count and low > 0:
+                low, _ = await self._read_places(stream, low - 1, found, seen, results)
+            elif sum(place >= near for place in places) < count and high < PLACES - 1:
+                _, high = await self._read_places(stream, high + 1, found, seen, results)
+            else:
+                break
+        live = self._live(found.values(), low, high)
+        if not live:
+            self._check_answers(results)
+        return nearest(live, near, count)
+
+    async def _read_places(
+        self, stream: str, near: int, found: dict[PeerId, PeerRecord], seen: set[Key], results: list[ReadResult]
+    ) -> tuple[int, int]:
+        """Read the lists above a place, down to one that is not full; between the edges of that one none is missing."""
+        for depth in range(MAX_PLACE_DEPTH + 1):
+            key = places_key(stream, depth=depth, prefix=prefix_of(near, depth))
+            is_full = False
+            if key not in seen:
+                seen.add(key)
+                result = await self.node.read(key, everything=True)
+                results.append(result)
+                self._learn(stream, result)
+                is_full = result.is_full
+                for peer_id, signed in result.records.items():
+                    known = found.get(peer_id)
+                    if known is None or known.version < signed.record.version:
+                        found[peer_id] = signed.record
+                if is_full:
+                    self._full_lists.add(key)
+                else:
+                    self._full_lists.discard(key)
+            if key not in self._full_lists:
+                break
+        return edges(near, depth)
+
+    def _live(self, records: Iterable[PeerRecord], low: int, high: int) -> list[PeerRecord]:
+        """Those between two places: lists above hold others too, but not all of them."""
+        now = self.node.clock()
+        live = [record for record in records if not record.withdrawn and not record.is_expired(now)]
+        return [record for record in live if low <= place_of(record.stream, record.peer_id) <= high]
 
     def cached_roots(self, stream: str) -> list[PeerRecord]:
         return self.cache.roots(check_stream_name(stream), now=self.node.clock())

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from dht.directory import Published
 from dht.errors import DirectoryUnavailable, Refusal
 from dht.faults import border
-from dht.keys import MAX_SHARD_DEPTH, Key, candidate_key_of, roots_key
+from dht.keys import MAX_SHARD_DEPTH, Key, candidate_key_of, place_key_of, roots_key
+from dht.places import MAX_PLACE_DEPTH
 from dht.record import MAX_LIFETIME, PeerRecord, Role, sign_record
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class _Publication:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     version: int = 0
     depth: int = 0
+    is_listed: bool = False  # by its place
+    place_depth: int = 0
     placed: dict[Key, PeerRecord] = field(default_factory=dict)  # what lies where, as far as we put it there
     renew_at: float = 0.0
     is_withdrawn: bool = False
@@ -50,7 +53,7 @@ class Publisher:
         self._task: asyncio.Task[None] | None = None
         self._warned_of_clock = False
 
-    async def publish(self, record: PeerRecord) -> Published:
+    async def publish(self, record: PeerRecord, *, placed: bool = False) -> Published:
         record = replace(record, public_key=self._identity.public_key, withdrawn=False)
         sign_record(
             replace(record, version=1, expires_at=1), self._identity
@@ -59,6 +62,7 @@ class Publisher:
         if publication is None:
             publication = self._publications[record.stream] = _Publication(record)
         publication.wanted, publication.is_withdrawn = record, False
+        publication.is_listed = placed and record.role is Role.ROUTER
         if self._task is None:
             self._task = self._node.loop.create_task(self._renew())
         return await self._place(publication, is_renewal=False)
@@ -140,6 +144,17 @@ class Publisher:
                 if not _is_crowded(result) or publication.depth >= MAX_SHARD_DEPTH:
                     break
                 publication.depth += 1
+            wanted_keys.append(key)
+            results.append(result)
+        if publication.is_listed:
+            if publication.place_depth and node.rng.random() < _RETRY_SHALLOWER:
+                publication.place_depth -= 1
+            while True:
+                key = place_key_of(record, depth=publication.place_depth)
+                result = await self._put(publication, key, record)
+                if not _is_crowded(result) or publication.place_depth >= MAX_PLACE_DEPTH:
+                    break
+                publication.place_depth += 1
             wanted_keys.append(key)
             results.append(result)
         left = [key for key in publication.placed if key not in wanted_keys]

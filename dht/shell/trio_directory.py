@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio_asyncio  # type: ignore[import-untyped]  # it has no types
 
-from dht.directory import ANYONE, CandidateQuery
+from dht.directory import ANYONE, NEAR, CandidateQuery
 from dht.shell.exploration import explore
 from dht.shell.service import DirectoryOptions, DirectoryService
 
@@ -80,10 +80,16 @@ class TrioDirectory:
         """A person named the stream's owner: it is pinned. ValueError when the name says otherwise; PinsError."""
         self._directory.pins.choose(stream, owner)
 
-    async def publish(self, record: PeerRecord) -> Published:
+    async def publish(self, record: PeerRecord, *, placed: bool = False) -> Published:
+        publish = partial(self._directory.publish, record, placed=placed)
         with self._in_loop():
-            published: Published = await trio_asyncio.aio_as_trio(self._directory.publish)(record)
+            published: Published = await trio_asyncio.aio_as_trio(publish)()
         return published
+
+    async def places(self, stream: str, near: int, count: int = NEAR) -> list[PeerRecord]:
+        with self._in_loop():
+            found: list[PeerRecord] = await trio_asyncio.aio_as_trio(self._directory.places)(stream, near, count)
+        return found
 
     async def withdraw(self, stream: str | None = None) -> None:
         with self._in_loop():

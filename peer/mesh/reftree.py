@@ -12,7 +12,6 @@ parts of the tree, and every link goes to a lower rank: no belief about who hold
 
 from __future__ import annotations
 
-import hashlib
 import random
 from bisect import bisect_left, insort
 from collections import Counter
@@ -20,20 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-PLACE_BYTES = 20
-PLACES = 1 << (8 * PLACE_BYTES)
+PLACES = 1 << 160
 MAX_ARITY = 16
 MORE_MASKS = 2
 """When the j-th parent has no room: so many other masks are tried before going upwards."""
 
 Path = tuple[int, ...]
-
-
-def place_of(stream: str, peer_id: bytes) -> int:
-    """Where a peer lies on the line of a stream."""
-    name = stream.encode("ascii")
-    digest = hashlib.sha256(b"skymesh place v1\0" + bytes([len(name)]) + name + peer_id).digest()
-    return int.from_bytes(digest[:PLACE_BYTES], "big")
 
 
 class Span(NamedTuple):

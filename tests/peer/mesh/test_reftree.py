@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.tree import churn, examples, shape
+from dht.places import place_of
 from peer.mesh.reftree import (
     PLACES,
     Holders,
@@ -20,7 +21,6 @@ from peer.mesh.reftree import (
     depths,
     expected_parents,
     mask,
-    place_of,
 )
 
 ARITIES = st.sampled_from([2, 3, 4, 7])
