@@ -11,16 +11,24 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from demo.check.ledger import percentile
 from demo.errors import DemoError
+from dht.places import place_of
 from peer.mesh.config import MeshConfig
+from peer.mesh.messages import PeerId
+from peer.mesh.placement.moves import Placement
+from peer.mesh.placement.scored import ScoredPlacement
+from peer.mesh.placement.tree import TreePlacement
+from peer.mesh.placement.walk import WalkPlacement
 from peer.testing import LAN, MeshSimulation
+from peer.testing.directory import STREAM
 from peer.testing.meshpeer import MeshPeer
 from peer.testing.violations import MeshViolation
 
@@ -34,9 +42,15 @@ CALM: Final = 60.0
 SAMPLE: Final = 1.0
 AWAY: Final = (2.0, 20.0)
 ROOT_CAPACITY: Final = 12
+PLACEMENTS: Final[dict[str, Callable[[PeerId, MeshConfig], Placement]]] = {
+    "scored": lambda peer_id, config: ScoredPlacement(),
+    "walk": lambda peer_id, config: WalkPlacement(),
+    "tree": lambda peer_id, config: TreePlacement(peer_id, partial(place_of, STREAM), is_leaf=not config.capacity),
+}
 EPILOG: Final = """\
 examples:
   python -m demo simulate --peers 1000 --minutes 10 --churn 0.2 --seed 7
+  python -m demo simulate --peers 100 --minutes 2 --selection tree
   python -m demo simulate --peers 200 --minutes 2 --churn 2 --loss 0.1 --parents 3 --roots 3 --picture mesh.png
 
 exit codes: 0 every promise was kept; 1 one broke; 2 a wrong call; 130 Ctrl-C
@@ -80,6 +94,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--roots", type=int, default=3, help="default %(default)s")
     parser.add_argument("--parents", type=int, default=2, help="parents per peer (default %(default)s)")
     parser.add_argument("--capacity", type=int, default=6, help="maximum children per peer (default %(default)s)")
+    parser.add_argument(
+        "--selection", choices=tuple(PLACEMENTS), default="scored", help="how parents are chosen (default %(default)s)"
+    )
     parser.add_argument("--minutes", type=float, default=10.0, help="virtual ones, of churn (default %(default)s)")
     parser.add_argument(
         "--churn", type=float, default=0.2, help="share of all peers killed per minute (default %(default)s)"
@@ -132,8 +149,14 @@ def _check(args: argparse.Namespace) -> None:
 def simulate(args: argparse.Namespace) -> Run:
     """Arrivals, churn, calm. A broken promise ends the run and is reported."""
     config = MeshConfig(parents_wanted=args.parents, capacity=args.capacity)
+    is_tree = args.selection == "tree"
     simulation = MeshSimulation(
-        args.seed, config=config, network=replace(LAN, loss=args.loss), walks_up=args.peers <= 200
+        args.seed,
+        config=config.for_tree() if is_tree else config,
+        network=replace(LAN, loss=args.loss),
+        walks_up=args.peers <= 200,
+        placement=PLACEMENTS[args.selection],
+        lists_places=is_tree,
     )
     run = Run(simulation, Random(f"churn {args.seed}"))
     over = min(MAX_BUILD, args.peers / BUILD_RATE)

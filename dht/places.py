@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dht.ids import PeerId
     from dht.record import PeerRecord
 
 PLACE_BYTES = 20
@@ -21,7 +20,7 @@ PREFIX_BITS = 2
 MAX_PLACE_DEPTH = 8  # 65,536 lists
 
 
-def place_of(stream: str, peer_id: PeerId) -> int:
+def place_of(stream: str, peer_id: bytes) -> int:
     """Where a peer lies on the line of a stream."""
     name = stream.encode("ascii")
     digest = hashlib.sha256(b"skymesh place v1\0" + bytes([len(name)]) + name + peer_id).digest()

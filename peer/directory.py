@@ -36,7 +36,7 @@ def query_of(wanted: CandidatesWanted) -> CandidateQuery:
     return CandidateQuery(below_level=below, limit=MAX_FOUND, repair=wanted.for_repair)
 
 
-def candidate_of(record: PeerRecord) -> CandidateRecord:
+def candidate_of(record: PeerRecord, *, is_placed: bool = False) -> CandidateRecord:
     """The directory's word in the mesh's terms."""
     from dht import Role as DhtRole
 
@@ -50,6 +50,8 @@ def candidate_of(record: PeerRecord) -> CandidateRecord:
         free_for_repair=record.free_repair_slots,
         resilience=record.held_parents if record.role is not DhtRole.ROOT else 255,
         is_root=record.role is DhtRole.ROOT,
+        capacity=record.capacity,
+        is_placed=is_placed,
         query=_carried(record.query.text if record.query.text is not None else "false()")
         if record.query
         else EVERYTHING,

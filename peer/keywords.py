@@ -34,7 +34,8 @@ class JoinKeywords(TypedDict, total=False):
     dictionary: bytes | None
     parents: int
     resilient_parents: bool
-    selection: Literal["scored", "walk"]
+    selection: Literal["scored", "walk", "tree"]
+    tree_degree: int
     query: str | None
     namespaces: Mapping[str, str] | None
     start: str | int

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 FIRST_CONTACT_PATIENCE = 1.0
 CONTACT_LOOK_INTERVAL = 0.01
+PLACES_EACH_SIDE = 32
 KEY_LOOK_INTERVAL = 0.25
 """Between two look-ups for keys: anybody can send packets that claim an unknown key."""
 
@@ -72,9 +73,9 @@ class Lookups:
                 self._keys_wanted = False
             wanted, self._wanted = self._wanted, None
             if wanted is not None:
-                await self._answer(directory, query_of(wanted))
+                await self._answer(directory, query_of(wanted), wanted.places)
 
-    async def _answer(self, directory: TrioDirectory, query: CandidateQuery | None) -> None:
+    async def _answer(self, directory: TrioDirectory, query: CandidateQuery | None, places: Sequence[int] = ()) -> None:
         """Without a query only the roots are looked up."""
         from dht import DhtError, OwnerError
 
@@ -90,6 +91,7 @@ class Lookups:
             self._tell(roots)
             others = await directory.candidates(stream, query) if query is not None else []
             self._tell(others)
+            await self._look_at_places(directory, places)
             ended = "found" if roots or others else "nothing"
         except OwnerError as error:
             ended = "other_owner"
@@ -98,6 +100,23 @@ class Lookups:
             log.info("directory: %s", error)
         self.ended[ended] += 1
         self.seconds += time.perf_counter() - began
+
+    async def _look_at_places(self, directory: TrioDirectory, places: Sequence[int]) -> None:
+        """One answer covers a stretch of the line, in a small mesh all of it: what lies inside is not asked again."""
+        from dht.places import PLACES, place_of
+
+        covered: list[tuple[int, int]] = []
+        for near in places:
+            if any(low <= near <= high for low, high in covered):
+                continue
+            found = await directory.places(self._stream, near, PLACES_EACH_SIDE)
+            at = [place_of(self._stream, record.peer_id) for record in found]
+            below, above = sum(place < near for place in at), sum(place >= near for place in at)
+            low = at[0] if below >= PLACES_EACH_SIDE else 0
+            high = at[-1] if above >= PLACES_EACH_SIDE else PLACES - 1
+            covered.append((low, high))
+            if found:
+                self._found([candidate_of(record, is_placed=True) for record in found])
 
     async def _meet_somebody(self, directory: TrioDirectory) -> None:
         """The first question comes before the DHT has its first contact: asked then it fails, and costs a retry."""

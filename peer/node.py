@@ -41,8 +41,9 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
-from peer.options import PeerOptions, placement_named
+from peer.options import PeerOptions
 from peer.own_record import own_record, public_address
+from peer.placements import placement_of
 from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
@@ -87,7 +88,7 @@ class Peer:
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._envelope, clock=time.perf_counter),
-            placement=placement_named(options.selection),
+            placement=placement_of(options, PeerId(bytes(identity.peer_id))),
             trust=self.trust,
             signer=signer_for(options, identity, grant),
             wall=time.time,
@@ -441,7 +442,7 @@ class Peer:
                     address = public_address(self.address, directory.observed_addresses())
                     me = self.identity.peer_id
                     record = own_record(self._record, self.core, self.options.stream, me, address, self.grant)
-                    await directory.publish(record)
+                    await directory.publish(record, placed=self.options.selection == "tree")
             except DhtError as error:
                 log.info("directory: %s", error)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from peer.mesh.config import MAX_NAME_BYTES, MAX_PARENTS
 from peer.mesh.hostport import HostPort
 from peer.optionspec import address, binding, decimal, file_bytes, option, path, whole
 from peer.optionspec import network as read_network
+from peer.placements import PLACEMENTS
 from peer.role import Role
 
 if TYPE_CHECKING:
@@ -24,19 +24,14 @@ if TYPE_CHECKING:
     from peer.coreconfig import CoreConfig
     from peer.flow import FlowConfig
     from peer.mesh.config import MeshConfig
-    from peer.mesh.placement.moves import Placement
 
 DEFAULT_CAPACITY = 6
 MAX_CAPACITY = 4_096
 """Children. Each costs a link's buffers and a share of the work per packet; records and messages count in 16 bits."""
-PLACEMENTS = {
-    "scored": "peer.mesh.placement.scored:ScoredPlacement",
-    "walk": "peer.mesh.placement.walk:WalkPlacement",
-}
-"""How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""
 MAX_LATERAL_EVERY = 16
 MAX_LATERAL_SIBLINGS = 4
 """The limits of `dcp.config`, which `--help` must not load: it would bring an event loop. A test compares them."""
+MAX_TREE_DEGREE = 17
 NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 PROFILES = ("reliable", "latency", "bandwidth", "newest")
@@ -205,9 +200,16 @@ class PeerOptions:
     )
     selection: str = option(
         "scored",
-        "how parents are chosen: scored, or walk (from the roots down, past those that are full)",
+        "how parents are chosen: scored, walk (from the roots down, past those that are full), or tree (by peer ids)",
         of=_JOINS,
         choices=tuple(PLACEMENTS),
+    )
+    tree_degree: int = option(
+        3,
+        "with --selection tree: neighbors of a node of the reference tree; the same for all peers of a stream",
+        of=_JOINS,
+        read=whole(3, MAX_TREE_DEGREE),
+        metavar="N",
     )
     query: str | None = option(None, "XPath: receive only packets that match", of=_JOINS, metavar="XPATH")
     namespaces: Mapping[str, str] = option(
@@ -355,6 +357,7 @@ class PeerOptions:
             raise ValueError(f"timeout must be a number of seconds, got {self.timeout!r}")
         _check_whole("parents", self.parents, 1, MAX_PARENTS)
         _check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
+        _check_whole("tree_degree", self.tree_degree, 3, MAX_TREE_DEGREE)
         if self.encryption == "require" and self.cleartext:
             raise ValueError("cleartext and encryption=require are mutually exclusive")
         peer_name(self.name)
@@ -422,6 +425,8 @@ class PeerOptions:
         mesh = self.mesh.wan() if self.network == "wan" else self.mesh
         strict = self.resilient_parents or mesh.requires_resilient_parents
         mesh = replace(mesh, parents_wanted=self.parents, capacity=capacity, requires_resilient_parents=strict)
+        if self.selection == "tree":
+            mesh = mesh.for_tree()
         start, position = self.begin()
         return CoreConfig(
             stream=self.stream,
@@ -448,12 +453,6 @@ class PeerOptions:
             flow=self.flow,
             profile=profile,
         )
-
-
-def placement_named(name: str) -> Placement:
-    module, _, kind = PLACEMENTS[name].partition(":")
-    placement: Placement = getattr(import_module(module), kind)()
-    return placement
 
 
 def start_of(start: str | int) -> tuple[Start, int | None]:

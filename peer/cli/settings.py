@@ -9,7 +9,7 @@ from typing import Any
 
 from peer.cli.config import Setting
 from peer.feeds.options import FeedOptions
-from peer.options import PeerOptions
+from peer.options import MAX_TREE_DEGREE, PeerOptions
 from peer.optionspec import address, binding, decimal, default_of, options_of, path, whole
 
 FORMATS = ("xml", "jsonl", "raw", "none")
@@ -155,6 +155,11 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         _JSON,
         Setting("wide", "show level, hops, age, version and all parents too, and cut nothing off", default=False,
                 is_switch=True),
+        Setting("tree", "show who is where in the reference tree, and whether that is its place", default=False,
+                is_switch=True),
+        Setting("expect", "with --tree: only the parents that the list of peers gives everybody", default=False,
+                is_switch=True),
+        Setting("tree_degree", "of --tree, as given to the peers", whole(3, MAX_TREE_DEGREE), 3, "N"),
         Setting("dot", "print a graph for Graphviz", default=False, is_switch=True),
         Setting("watch", "look again every few seconds, until stopped", default=False, is_switch=True),
         Setting("interval", "seconds between two looks of --watch", decimal, 2.0, "SECONDS"),

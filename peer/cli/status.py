@@ -20,6 +20,7 @@ from peer.options import default_listen
 
 LOOK_INTERVAL = 0.1
 MAX_OWNERS_NAMED = 8
+MAX_PLACES = 4_096
 
 
 def _visitor(settings: Settings) -> AbstractAsyncContextManager[Crawler]:
@@ -37,7 +38,11 @@ def status(settings: Settings) -> int:
                 view = await crawler.look(settings["roots_key"])
                 if not view.peers and not settings["watch"]:
                     raise CliError(_unknown(settings["roots_key"]), ExitCode.STREAM_UNAVAILABLE)
-                _show(view, settings)
+                if settings["tree"] or settings["expect"]:
+                    if not await _show_tree(crawler, view, settings) and not settings["watch"]:
+                        return ExitCode.NOT_ALL
+                else:
+                    _show(view, settings)
                 await _note_others(crawler, view, settings)
                 if not settings["watch"]:
                     break
@@ -129,6 +134,20 @@ def _show(view: MeshView, settings: Settings) -> None:
             # Over the last look, line by line: clearing the screen first would flicker.
             text = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[K\x1b[J"
         print(text, flush=True)
+
+
+async def _show_tree(crawler: Crawler, view: MeshView, settings: Settings) -> bool:
+    """Whether everybody is in its place."""
+    from peer.cli import tree_view
+
+    assert crawler.directory is not None
+    listed = await crawler.directory.places(view.stream, 0, MAX_PLACES)
+    found = tree_view.placed(view, {bytes(record.peer_id) for record in listed}, settings["tree_degree"])
+    if settings["json"]:
+        print(json.dumps({"stream": view.stream, "tree": tree_view.as_rows(found)}), flush=True)
+    else:
+        print(tree_view.as_text(view, found, only_expected=settings["expect"]), flush=True)
+    return bool(found) and all(one.is_in_place for one in found)
 
 
 def as_dict(view: MeshView) -> dict[str, Any]:

@@ -74,8 +74,6 @@ class Admission:
             return RefuseReason.STALE if is_old else Admitted(earlier, CloseReason.REPLACED)
         if self._children.room_for(join):
             return Admitted()
-        if join.is_optional:
-            return RefuseReason.FULL  # it has its parents: nobody goes for its sake
         move = self._placement.room(self._surroundings.at(now), join, address)
         evicted = None if move is None else self._children.links.get(move.child)
         return RefuseReason.FULL if evicted is None else Admitted(evicted, CloseReason.MAKE_ROOM)

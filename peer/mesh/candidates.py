@@ -60,6 +60,9 @@ class CandidateRecord:
     """Slots for a peer that has children."""
     resilience: int
     is_root: bool = False
+    capacity: int = 0
+    is_placed: bool = False
+    """It is listed by its place: it is in the reference tree."""
     query: bytes = b""
     """What it carries, as the directory summarises it; empty for everything."""
     version: int = 0
@@ -82,6 +85,8 @@ class Candidate:
     free_for_repair: int = 1
     resilience: int | None = None
     is_root: bool = False
+    capacity: int = 0
+    is_placed: bool = False
     query: bytes = b""
     version: int = 0
     avoid_until: float = float("-inf")
@@ -106,6 +111,8 @@ class Candidate:
         self.free_for_repair = record.free_for_repair
         self.resilience = record.resilience
         self.is_root = record.is_root
+        self.capacity = record.capacity
+        self.is_placed = record.is_placed or (self.is_placed and not record.is_root)
         self.query = record.query
         self.seen_at = now
         self.joins = 0
@@ -232,6 +239,15 @@ class CandidateCache:
     def eligible(self, now: float, *, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
         """Those below the level, not excluded, not to be avoided now, heard of recently; in a repeatable order."""
         return [c for c in self._within(now, below, exclude) if c.avoid_until <= now]
+
+    def placed(self, now: float) -> list[Candidate]:
+        """Those that are listed by place, and did not fall silent; whatever their level."""
+        born = now - self._lifetime
+        return [c for c in self._known.values() if c.is_placed and not c.failures and c.seen_at >= born]
+
+    def roots(self, now: float) -> list[Candidate]:
+        born = now - self._lifetime
+        return [c for c in self._known.values() if c.is_root and not c.failures and c.seen_at >= born]
 
     def last_resort(self, now: float, *, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
         """When none is eligible: those that are avoided for no more than silence, if that was not just now."""

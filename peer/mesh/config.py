@@ -133,6 +133,10 @@ class MeshConfig:
         if not 1 <= self.level_step[0] <= self.level_step[1]:
             raise ValueError(f"level_step is a range from 1 up, not {self.level_step}")
 
+    def for_tree(self) -> Self:
+        """For placement by the reference tree: it looks at its place often, and has to know everybody around it."""
+        return replace(self, replace_interval=8.0, lookup_interval=8.0, max_candidates=max(self.max_candidates, 512))
+
     @property
     def reserved_slots(self) -> int:
         """A quarter of the capacity, at least one, and never all of it: max(1, share * capacity), below capacity."""

@@ -82,6 +82,8 @@ class CandidatesWanted:
     for_repair: bool
     """Slots kept for repairs count as free for us."""
     count: int
+    places: tuple[int, ...] = ()
+    """Also those that are listed next to these places."""
 
 
 @dataclass(frozen=True, slots=True)

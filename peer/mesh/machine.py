@@ -39,7 +39,7 @@ from peer.mesh.events import (
 )
 from peer.mesh.hostport import HostPort
 from peer.mesh.inquiries import Inquiries
-from peer.mesh.levels import ROOT_LEVEL, LevelRules
+from peer.mesh.levels import ROOT_LEVEL
 from peer.mesh.liveness import slept
 from peer.mesh.membership import SEEKING, Input, Membership, MembershipError
 from peer.mesh.messages import CloseReason, MalformedMessage, OtherVersionMessage, PeerId, RefuseReason
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from peer.mesh.candidates import CandidateRecord
     from peer.mesh.config import MeshConfig
+    from peer.mesh.levels import LevelRules
     from peer.mesh.placement.moves import Placement
     from peer.mesh.surroundings import LinkObserver
 
@@ -86,14 +87,14 @@ class Mesh:
         it. `covers(wide, narrow)`: for Children(Q), whose Q is a stranger's: it must be bounded and raise nothing.
         `coverage(query)`: the share of our own query in what a candidate carries. `query`: our own, for inquiries.
         """
-        own = MeshState(peer_id, config, rules or LevelRules(config.level_step), rng)
+        placement = placement or ScoredPlacement()
+        own = MeshState(peer_id, config, rules or placement.rules(config), rng)
         self._own = own
         self.parents = ParentTable(config)
         self.children = ChildTable(config)
         self.candidates = CandidateCache(peer_id, limit=config.max_candidates, lifetime=config.candidate_lifetime)
         self.pending: dict[LinkId, PendingJoin] = {}
         observer = observer or NoObserver()
-        placement = placement or ScoredPlacement()
         tables = self.parents, self.children, self.candidates, self.pending
         disputes = DisputeMemory(config.dispute_lifetime)
         surroundings = Surroundings(own, *tables, disputes=disputes, observer=observer, coverage=coverage)
@@ -342,7 +343,7 @@ class Mesh:
 
     def inquiry_timed_out(self, inquiry: Inquiry, *, now: float) -> None:
         self._enter(now)
-        self._seeking.inquiry_timed_out(inquiry)
+        self._seeking.inquiry_timed_out(inquiry, now)
 
     # The clock and the outputs
 

@@ -169,21 +169,31 @@ class Holders:
 
     # --- the paper's tree ---------------------------------------------------------------------------------------------
 
-    def chain(self, place: int, number: int = 0) -> Iterator[int]:
-        """Whom to ask for the parent of this number, best first: the holder of its key, then of the keys above."""
-        node = self.nodes[place]
+    def paths_above(self, node: Path, number: int = 0) -> Iterator[Path]:
+        """Where the parent of this number is looked for: at its key, then above."""
         if not node:
             return
         digits = mask(len(node) - 1, number, self.tree.arity)
         above = tuple((digit + more) % self.tree.arity for digit, more in zip(node[:-1], digits, strict=True))
         for rank in range(len(above), -1, -1):
-            holder = self._holder.get(above[:rank])
-            if holder is not None and holder != place:
+            yield above[:rank]
+
+    def chain(self, node: Path, number: int = 0) -> Iterator[int]:
+        """Whom to ask for the parent of this number, best first: the holder of its key, then of the keys above."""
+        for path in self.paths_above(node, number):
+            holder = self._holder.get(path)
+            if holder is not None:
                 yield holder
+
+    def node_of_leaf(self, place: int) -> Path:
+        """The node that somebody would hold at this place, who does not: leaves displace nobody."""
+        at = bisect_left(self.places, place)
+        first = self.places[at - 1] + 1 if at else 0
+        return self.tree.topmost(min(first, place), place)
 
     def parent(self, place: int) -> int | None:
         """Definition 3, par(k): the nearest holder above; None at the top."""
-        return next(self.chain(place), None)
+        return next(self.chain(self.nodes[place]), None)
 
     def children(self, place: int) -> list[int]:
         """The nearest holders below, found depth first, as the place itself would find them."""
@@ -253,7 +263,7 @@ def expected_parents(holders: Holders, rules: Rules, roots: Sequence[int]) -> di
         node = holders.nodes[place]
         chosen: list[int] = []
         for number in range(rules.parents) if len(node) > rules.crown else ():
-            for holder in _candidates(holders, place, number, rules.parents):
+            for holder in candidates_for(holders, node, number, rules.parents):
                 spare = rules.capacity - holders.tree.arity
                 is_full = every[holder] >= rules.capacity or (number and every[holder] - of_tree[holder] >= spare)
                 if holder not in chosen and not is_full:
@@ -267,16 +277,16 @@ def expected_parents(holders: Holders, rules: Rules, roots: Sequence[int]) -> di
     return up
 
 
-def _candidates(holders: Holders, place: int, number: int, parents: int) -> Iterator[int]:
+def candidates_for(holders: Holders, node: Path, number: int, parents: int) -> Iterator[int]:
     """The holder of its key; when that is full two more masks, then upwards, first on its own path, then the tree's."""
-    own = list(holders.chain(place, number))
+    own = list(holders.chain(node, number))
     yield from own[:1]
     if number:
         for more in range(1, MORE_MASKS + 1):
-            yield from list(holders.chain(place, number + more * parents))[:1]
+            yield from list(holders.chain(node, number + more * parents))[:1]
     yield from own[1:]
     if number:
-        yield from holders.chain(place)
+        yield from holders.chain(node)
 
 
 def depths(up: Mapping[int, Sequence[int]]) -> dict[int, int]:

@@ -23,10 +23,12 @@ from peer.mesh.messages import (
     RefuseReason,
 )
 from peer.mesh.parents import ParentTable, PendingJoin
+from peer.mesh.placement.moves import Replace, Vacate
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
     from peer.mesh.children import ChildTable
+    from peer.mesh.hostport import HostPort
     from peer.mesh.placement.moves import Placement
     from peer.mesh.placement.neighbourhood import Neighbourhood
     from peer.mesh.state import MeshState
@@ -60,6 +62,7 @@ class Seeking:
         self.candidates = candidates
         self.pending = pending
         self._inquiries: dict[Inquiry, PeerId] = {}
+        self._probes: set[Inquiry] = set()
         self._joins = 0
         self._tries = 0
         self._rounds = 0
@@ -118,13 +121,22 @@ class Seeking:
         move = self._placement.wanted(around, self._own.rng)
         return None if move is None else self._allowed(move.candidate, around)
 
-    def improve(self, now: float) -> None:
-        """Make before break: a better parent is joined first, then one is given up."""
+    def improve(self, now: float) -> bool:
+        """Make before break: a better parent is joined first, then one is given up. True: the children are to go."""
         around = self._surroundings.at(now)
         move = self._placement.better(around, self._own.rng)
-        candidate = None if move is None else self._allowed(move.candidate, around)
-        if move is not None and candidate is not None:
-            self._join(candidate, now, replaces=move.parent)
+        if isinstance(move, Replace):
+            candidate = self._allowed(move.candidate, around)
+            if candidate is not None:
+                self._join(candidate, now, replaces=move.parent)
+        return isinstance(move, Vacate)
+
+    def probe(self, now: float) -> None:
+        """Ask a peer on whose life our place depends whether it lives."""
+        peer_id = self._placement.probe(self._surroundings.at(now))
+        candidate = self.candidates.find(peer_id) if peer_id is not None else None
+        if candidate is not None and len(self._inquiries) < MAX_INQUIRIES:
+            self._probes.add(self._inquire(candidate.peer_id, candidate.address))
 
     def _allowed(self, peer_id: PeerId, around: Neighbourhood) -> Candidate | None:
         """The candidate behind a move, unless the level rules or our experience forbid to ask it."""
@@ -141,7 +153,8 @@ class Seeking:
             below = self._own.rules.ceiling(self._own.level, has_children=bool(self._children))
         self._looked_at = now
         self._own.counters["lookups"] += 1
-        self._own.effects.append(CandidatesWanted(below, bool(self._children), LOOKUP_COUNT))
+        places = self._placement.keys(self._surroundings.at(now))
+        self._own.effects.append(CandidatesWanted(below, bool(self._children), LOOKUP_COUNT, places))
 
     # Joins
 
@@ -200,11 +213,15 @@ class Seeking:
         else:
             self.candidates.add_hearsay(referrals, teller=self.candidates.find(join.peer_id), now=now)
         if self._placement.after_refusal(join.peer_id, why) is not None and len(self._inquiries) < MAX_INQUIRIES:
-            inquiry = Inquiry(own.new_link())
-            self._inquiries[inquiry] = join.peer_id
-            own.counters["inquiries"] += 1
-            own.effects.append(Inquire(inquiry, join.address, encode_request(ChildrenRequest(self._query))))
+            self._inquire(join.peer_id, join.address)
         self._failed(join, now)
+
+    def _inquire(self, peer_id: PeerId, address: HostPort) -> Inquiry:
+        inquiry = Inquiry(self._own.new_link())
+        self._inquiries[inquiry] = peer_id
+        self._own.counters["inquiries"] += 1
+        self._own.effects.append(Inquire(inquiry, address, encode_request(ChildrenRequest(self._query))))
+        return inquiry
 
     def decline(self, link: LinkId, join: PendingJoin, reason: CloseReason, avoid: float, now: float) -> None:
         """An Accept that we do not take."""
@@ -242,6 +259,7 @@ class Seeking:
 
     def inquiry_answered(self, inquiry: Inquiry, answer: bytes, now: float) -> None:
         asked = self._inquiries.pop(inquiry, None)
+        self._probes.discard(inquiry)
         if asked is None:
             return
         try:
@@ -253,5 +271,9 @@ class Seeking:
             self.candidates.add_hearsay(peers.peers, teller=self.candidates.find(asked), now=now)
             self.wake_if_starved(now)
 
-    def inquiry_timed_out(self, inquiry: Inquiry) -> None:
-        self._inquiries.pop(inquiry, None)
+    def inquiry_timed_out(self, inquiry: Inquiry, now: float) -> None:
+        asked = self._inquiries.pop(inquiry, None)
+        if inquiry in self._probes:
+            self._probes.discard(inquiry)
+            if asked is not None:
+                self.candidates.failed(asked, now=now)

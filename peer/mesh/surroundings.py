@@ -84,6 +84,8 @@ class Surroundings:
             children=tuple(self._children.links.values()),
             candidates=self._candidates.eligible(now, below=below, exclude=busy),
             silent_candidates=self._candidates.last_resort(now, below=below, exclude=busy),
+            placed=self._candidates.placed(now),
+            roots=self._candidates.roots(now),
             disputed=self._disputes.recent(now),
             pending=tuple(join.address for join in self._pending.values()),
             coverage=self._coverage,

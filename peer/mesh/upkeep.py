@@ -238,7 +238,19 @@ class Upkeep:
             self._looked_for_better_at = now
             if is_disputed:
                 self._seeking.look_up(now)
-            self._seeking.improve(now)
+            self._seeking.probe(now)
+            if self._seeking.improve(now):
+                self._vacate(now)
+
+    def _vacate(self, now: float) -> None:
+        """Our place is farther from the roots than our level, and with children a level can't rise (R4)."""
+        self._own.counters["vacated"] += 1
+        for child in list(self._children.links.values()):
+            self.lose_child(child, CloseReason.MAKE_ROOM, now)
+        # At once: the children will be back, and hold it down again.
+        if self._own.rules.may_rise(has_children=bool(self._children)):
+            self._own.set_level(self._own.rules.place(self._parents.reported(), self._own.rng))
+        self._own.timers.set_earlier(Timer.REPLACE, now + self._own.config.rotate_interval)
 
     # Disputes
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from random import Random
 from typing import TYPE_CHECKING
 
+from dht.places import place_of
 from peer.mesh.messages import UNPLACED
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from peer.mesh.events import CandidatesWanted
     from peer.mesh.messages import PeerId
 
+STREAM = "simulation"
+NEAR = 8
 SHALLOW_SHARES = (0.05, 0.2, 0.5, 1.0)
 """A lookup draws from the lowest 5 %, 20 %, 50 % and all of the levels below the asker's, as the sharded keys do."""
 
@@ -66,7 +69,17 @@ class SimDirectory:
                     end -= 1  # it had expired, and is unlisted now
                 elif (record.free_for_repair if wanted.for_repair else record.free) > 0:
                     found[peer_id] = record
+        for near in wanted.places:
+            for peer_id in self._near(near, now):
+                if (record := self._find(peer_id, now)) is not None:
+                    found[peer_id] = record
         return list(found.values())
+
+    def _near(self, near: int, now: float) -> list[PeerId]:
+        """Who is listed next to a place, as `dht.places` answers."""
+        listed = sorted((place_of(STREAM, peer_id), peer_id) for peer_id, (r, _) in self._now.items() if r.is_placed)
+        at = bisect_left(listed, (near, b""))
+        return [peer_id for _, peer_id in listed[max(0, at - NEAR) : at + NEAR]]
 
     def _find(self, peer_id: PeerId, now: float) -> CandidateRecord | None:
         entry = self._now.get(peer_id)

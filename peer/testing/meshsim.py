@@ -73,7 +73,8 @@ class MeshSimulation:
         network: Conditions | None = None,
         stale_share: float = 0.2,
         rules: Callable[[MeshConfig], LevelRules] | None = None,
-        placement: Callable[[], Placement] | None = None,
+        placement: Callable[[PeerId, MeshConfig], Placement] | None = None,
+        lists_places: bool = False,
         fresh_nonces: bool = True,
         is_checked: bool = True,
         walks_up: bool = True,
@@ -81,6 +82,7 @@ class MeshSimulation:
     ) -> None:
         """`rules`, `fresh_nonces`: switch a rule off, to see that the checks can fail.
 
+        `lists_places`: routers are listed by place (`dht.places`), for placement by the reference tree.
         `walks_up`: look for cycles by walking all ancestors, independent of levels. With thousands of peers that is
         most of the time, and the order of levels, which is always checked, implies it.
         """
@@ -95,6 +97,7 @@ class MeshSimulation:
         self.measures = Measures()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self._rules, self._placement, self._fresh_nonces = rules, placement, fresh_nonces
+        self._lists_places = lists_places
         self._is_checked = is_checked
         self._walks_up = walks_up
         self._max_cold_depth = max_cold_depth
@@ -138,7 +141,7 @@ class MeshSimulation:
             config,
             rng=Random(self.rng.getrandbits(64)),
             rules=self._rules(config) if self._rules else None,
-            placement=self._placement() if self._placement else None,
+            placement=self._placement(peer_id, config) if self._placement else None,
         )
         links = SimLinks(
             life,
@@ -302,6 +305,8 @@ class MeshSimulation:
                 effect.free_for_repair,
                 effect.resilience,
                 effect.is_root,
+                effect.capacity,
+                self._lists_places and not effect.is_root,
                 version=self.network.steps,
             )
             self.directory.publish(record, self.now)

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from dcp.admission import network_of
+from peer.mesh.levels import LevelRules
 from peer.mesh.placement.eviction import child_to_move
-from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace
+from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Vacate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from peer.mesh.config import MeshConfig
     from peer.mesh.hostport import HostPort
     from peer.mesh.messages import Join, PeerId, RefuseReason
     from peer.mesh.placement.neighbourhood import CandidateView, Neighbourhood, ParentView
@@ -31,9 +33,9 @@ class ChoosingPlacement(ABC):
         candidate = self.pick(_elsewhere(candidates, around) or candidates, around, rng)
         return Ask(candidate.peer_id) if candidate is not None else None
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
         candidates = _undisputed(_resilient(around.candidates, around), around)
-        disputed = _disputed(around.parents)
+        disputed = disputed_parent(around.parents)
         if disputed is not None:
             return self._move(disputed, _elsewhere(candidates, around) or candidates, around, rng)
         twin = _twin(around.sound_parents)
@@ -58,11 +60,22 @@ class ChoosingPlacement(ABC):
         sound = around.sound_parents
         if len(sound) <= around.config.parents_wanted:
             return None  # the rest are suspects: silence decides about them
-        return Drop((_disputed(sound) or _twin(sound) or _farthest(sound)).link)
+        return Drop((disputed_parent(sound) or _twin(sound) or _farthest(sound)).link)
 
     def room(self, around: Neighbourhood, join: Join, address: HostPort) -> Evict | None:
+        if join.is_optional:
+            return None  # it has its parents: nobody goes for its sake
         child = child_to_move(around, join, address)
         return Evict(child.link, join.peer_id) if child is not None else None
+
+    def rules(self, config: MeshConfig) -> LevelRules:
+        return LevelRules(config.level_step)
+
+    def keys(self, around: Neighbourhood) -> tuple[int, ...]:
+        return ()
+
+    def probe(self, around: Neighbourhood) -> PeerId | None:
+        return None
 
     def after_refusal(self, peer: PeerId, reason: RefuseReason) -> AskChildren | None:
         return None
@@ -79,7 +92,7 @@ def _undisputed(candidates: Sequence[CandidateView], around: Neighbourhood) -> l
     return [candidate for candidate in candidates if candidate.peer_id not in around.disputed]
 
 
-def _disputed(parents: Sequence[ParentView]) -> ParentView | None:
+def disputed_parent(parents: Sequence[ParentView]) -> ParentView | None:
     """The parent to replace first of those whose word was disputed: the one that has been here longest."""
     return min((p for p in parents if p.dispute is not None), key=lambda p: (p.since, p.link), default=None)
 

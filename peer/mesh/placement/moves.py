@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from random import Random
 
+    from peer.mesh.config import MeshConfig
     from peer.mesh.events import LinkId
     from peer.mesh.hostport import HostPort
+    from peer.mesh.levels import LevelRules
     from peer.mesh.messages import Join, PeerId, RefuseReason
     from peer.mesh.placement.neighbourhood import Neighbourhood
 
@@ -27,6 +29,11 @@ class Replace:
 
     parent: LinkId
     candidate: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """Let the children go, so that the level can rise: they have other parents, and find us again where we belong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ class Placement(Protocol):
     def wanted(self, around: Neighbourhood, rng: Random) -> Ask | None:
         """A parent is missing: the next candidate to ask."""
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
         """Nothing is missing and nothing is pending: a parent worth moving to."""
 
     def surplus(self, around: Neighbourhood) -> Drop | None:
@@ -65,6 +72,15 @@ class Placement(Protocol):
 
     def room(self, around: Neighbourhood, join: Join, address: HostPort) -> Evict | None:
         """Every slot is taken: the child that has to give up its own for this join, or None to refuse."""
+
+    def rules(self, config: MeshConfig) -> LevelRules:
+        """How levels are chosen under this placement; what they may do is the same for all."""
+
+    def keys(self, around: Neighbourhood) -> tuple[int, ...]:
+        """Places of the line (`dht.places`) next to which the directory is asked; none for most placements."""
+
+    def probe(self, around: Neighbourhood) -> PeerId | None:
+        """A candidate whose death would change our place: it is asked whether it lives."""
 
     def after_refusal(self, peer: PeerId, reason: RefuseReason) -> AskChildren | None:
         """A candidate refused us: whether to ask it for its children."""

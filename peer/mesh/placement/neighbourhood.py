@@ -94,6 +94,8 @@ class CandidateView(PeerView, Protocol):
     @property
     def is_root(self) -> bool: ...
     @property
+    def capacity(self) -> int: ...
+    @property
     def query(self) -> bytes: ...
     @property
     def walk_depth(self) -> int: ...
@@ -117,6 +119,9 @@ class Neighbourhood:
     """Those that may be asked to be a parent: below our ceiling, not avoided, not parent, child or pending already."""
     silent_candidates: Sequence[CandidateView]
     """The same, but avoided because they did not answer some time ago: for when there is nobody else."""
+    placed: Sequence[CandidateView] = ()
+    """Everybody that is listed by place and has not fallen silent, whether it may be asked or not."""
+    roots: Sequence[CandidateView] = ()
     pending: Sequence[HostPort] = ()
     """Where joins are on their way to."""
     disputed: Collection[PeerId] = frozenset()

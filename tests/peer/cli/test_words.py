@@ -19,8 +19,9 @@ from peer.cli.main import build_parser
 from peer.cli.running import peer_options
 from peer.cli.settings import COMMANDS, settings_for
 from peer.mesh.config import MeshConfig
+from peer.mesh.messages import PeerId
 from peer.mesh.placement.walk import WalkPlacement
-from peer.options import placement_named
+from peer.placements import placement_of
 from peer.role import Role
 from tests.peer.cli.command import REPOSITORY, call, clean_environment
 from tests.peer.cli.inprocess import call_here
@@ -258,9 +259,9 @@ def test_what_parents_are_wanted_reaches_the_mesh():
     mesh = options.core().mesh
     assert (mesh.parents_wanted, mesh.requires_resilient_parents) == (3, True)
     assert mesh.suspect_after == MeshConfig().wan().suspect_after > MeshConfig().suspect_after
-    assert isinstance(placement_named(options.selection), WalkPlacement)
+    assert isinstance(placement_of(options, PeerId(bytes(20))), WalkPlacement)
     assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
-    with pytest.raises(ValueError, match="selection must be one of scored, walk, got 'luck'"):
+    with pytest.raises(ValueError, match="selection must be one of scored, walk, tree, got 'luck'"):
         replace(options, selection="luck")
 
 

@@ -257,7 +257,7 @@ def test_a_mesh_of_different_n_with_clients_that_ask_for_resilient_parents():
 
 
 def test_the_paper_s_walk_builds_a_mesh_too_and_costs_more():
-    scored, walked = built(11, 80), built(11, 80, placement=WalkPlacement)
+    scored, walked = built(11, 80), built(11, 80, placement=lambda *_: WalkPlacement())
     assert max(walked.depths()) <= 8
     assert median(walked.measures.join_messages) > 1.5 * median(scored.measures.join_messages)
 
