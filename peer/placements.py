@@ -6,12 +6,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from peer.role import Role
-
 if TYPE_CHECKING:
     from peer.mesh.messages import PeerId
     from peer.mesh.placement.moves import Placement
-    from peer.options import PeerOptions
 
 PLACEMENTS = {
     "scored": "peer.mesh.placement.scored:ScoredPlacement",
@@ -21,15 +18,16 @@ PLACEMENTS = {
 """How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""
 
 
-def placement_of(options: PeerOptions, peer_id: PeerId) -> Placement:
+def placement_of(
+    selection: str, peer_id: PeerId, *, stream: str, tree_degree: int = 3, is_leaf: bool = False
+) -> Placement:
     """How this peer finds its place."""
-    module, _, kind = PLACEMENTS[options.selection].partition(":")
+    module, _, kind = PLACEMENTS[selection].partition(":")
     make = getattr(import_module(module), kind)
-    if options.selection != "tree":
+    if selection != "tree":
         placement: Placement = make()
         return placement
     from dht.places import place_of
 
-    is_leaf = options.role is Role.LEAF or not options.capacity
-    tree: Placement = make(peer_id, partial(place_of, options.stream), arity=options.tree_degree - 1, is_leaf=is_leaf)
+    tree: Placement = make(peer_id, partial(place_of, stream), arity=tree_degree - 1, is_leaf=is_leaf)
     return tree

@@ -259,7 +259,7 @@ def test_what_parents_are_wanted_reaches_the_mesh():
     mesh = options.core().mesh
     assert (mesh.parents_wanted, mesh.requires_resilient_parents) == (3, True)
     assert mesh.suspect_after == MeshConfig().wan().suspect_after > MeshConfig().suspect_after
-    assert isinstance(placement_of(options, PeerId(bytes(20))), WalkPlacement)
+    assert isinstance(placement_of(options.selection, PeerId(bytes(20)), stream="asdi"), WalkPlacement)
     assert [query.text for query in options.core().fallbacks] == ["/a", "/a/b"]
     with pytest.raises(ValueError, match="selection must be one of scored, walk, tree, got 'luck'"):
         replace(options, selection="luck")

@@ -18,7 +18,6 @@ from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace
 from peer.mesh.placement.neighbourhood import Neighbourhood
 from peer.mesh.placement.scored import ScoredPlacement, score
 from peer.mesh.placement.walk import WalkPlacement
-from peer.options import PeerOptions
 from peer.placements import PLACEMENTS, placement_of
 from tests.peer.mesh.one import One
 from tests.peer.mesh.one import record as known
@@ -122,7 +121,7 @@ def test_the_walk_goes_from_the_roots_down():
 
 @pytest.mark.parametrize("name", sorted(PLACEMENTS))
 def test_no_candidate_no_move(name):
-    placement = placement_of(PeerOptions(stream="asdi", selection=name), PeerId(bytes(20)))
+    placement = placement_of(name, PeerId(bytes(20)), stream="asdi")
     view = around(parents=(parent(1), parent(2)))
     assert placement.wanted(view, Random(1)) is None
     assert placement.better(view, Random(1)) is None
@@ -166,7 +165,7 @@ def test_useless_parents_go_first_then_the_farthest_and_suspects_stay():
 @pytest.mark.parametrize("name", ["scored", "walk"])  # in the tree, places decide
 def test_a_host_gets_a_second_place_only_if_no_other_host_offers_one(name):
     """Found with hostile meshes: sybils of one host were all the parents of honest peers, and gave them nothing."""
-    placement = placement_of(PeerOptions(stream="asdi", selection=name), PeerId(bytes(20)))
+    placement = placement_of(name, PeerId(bytes(20)), stream="asdi")
     sybils = [record(f"sybil{n}", address=("10.1.1.1", n), hops=0, is_root=True, load=0.0) for n in range(6)]
     other = record("other", address=("10.2.2.2", 1), hops=9, load=1.0)
     held = (parent(1, host="10.1.1.1"),)
