@@ -46,7 +46,7 @@ def mesh(loss: float = 0.0, *, parents: int = 1) -> PeerSimulation:
 
 def ask(sim, queries) -> bytes:
     core = sim.peers["J"].core
-    token = core.policy.token_of_set(QuerySet(queries).queries)
+    token = core.policy.token_of_set(QuerySet(queries))
     core.receiver.change_query(token, now=sim.network.now)
     sim.network.pump(sim.peers["J"].address)
     return token
