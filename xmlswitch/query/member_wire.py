@@ -59,13 +59,16 @@ def encode_members(queries: Iterable[Query]) -> bytes:
 
 
 def encode_rows(rows: Iterable[Row]) -> bytes:
-    """The same for queries that were split, and are in order."""
-    numbers: dict[Template, int] = {}
+    """The same for queries that were split, and are in order: those of one template stand together."""
+    templates: list[Template] = []
     members = []
+    last, number = None, -1
     for template, literals in rows:
-        members.append([numbers.setdefault(template, len(numbers)), *literals])
-    templates = [[text, dict(namespaces)] for text, namespaces in numbers]
-    return bytes(msgpack.packb([WIRE_VERSION, templates, members]))
+        if template is not last and template != last:
+            last, number = template, number + 1
+            templates.append(template)
+        members.append((number, *literals))
+    return bytes(msgpack.packb([WIRE_VERSION, [[text, dict(bound)] for text, bound in templates], members]))
 
 
 def decode_members_untrusted(data: bytes, *, max_members: int, max_bytes: int) -> list[Query]:
