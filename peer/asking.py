@@ -58,6 +58,11 @@ class Asking:
         """False: there is more to place, and `due` is worth waking up for."""
         policy.selectivity = self._interest.selectivity
 
+    def counts(self) -> dict[str, int]:
+        """Queries that are asked for, those that cost nothing because one of them covers them, those in wider ones."""
+        interest = self._interest
+        return {"asked": len(interest.members), "covered": interest.covered, "widened": interest.widened}
+
     def fit(self, own: Iterable[bytes], now: float) -> bool:
         """Ask for what the children and our own client (`own`) want; whether that is something else than before."""
         receiver, sender = self._receiver, self._sender
