@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 
 import bench
-from bench.report import progress, save_figure, show
+from bench.report import commit, progress, save_figure, show
 
 
 def benchmarks() -> dict[str, str]:
@@ -32,8 +32,9 @@ def parser_for(name: str, module: ModuleType) -> argparse.ArgumentParser:
 def run_one(name: str, path: str, arguments: list[str]) -> bool:
     module = importlib.import_module(path)
     args = parser_for(name, module).parse_args(arguments)
+    measured = commit()  # by the end of a long run the tree may be another
     report = module.run(args)
-    show(report, as_json=args.json)
+    show(report, as_json=args.json, measured=measured)
     if args.plot:
         figure = save_figure(report)
         progress(f"figure: {figure}" if figure else f"{name} has no figure")

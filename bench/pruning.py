@@ -14,8 +14,8 @@ from lxml import etree
 from bench import _flights, _positions
 from bench._switching import at_most, microseconds
 from bench.report import Report, progress
-from xmlswitch import Interest, Query, Switch, disjoin, encode_members
-from xmlswitch.query.member_wire import DIGEST_BYTES
+from peer.queries import XPathPolicy
+from xmlswitch import Interest, Query, QuerySet, Switch, disjoin, encode_members
 
 SUMMARY = "what an inner router asks its parents for, with 10 to 10,000 children's queries"
 COLUMNS = [
@@ -33,6 +33,8 @@ COLUMNS = [
     "change_bytes",
     "change_ms",
     "change_ms_p99",
+    "parent_ms",
+    "parent_ms_p99",
 ]
 SIZES = (10, 100, 1000, 10_000)
 _CHANGES = 200
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> Report:
         if row["queries"] <= 1000:
             targets.append(at_most(f"{name}, passed_to_exact", row["passed_to_exact"], 1.1))
         targets.append(at_most(f"{name}, change_ms", row["change_ms"], 5.0))
+        targets.append(at_most(f"{name}, parent_ms", row["parent_ms"], 5.0))
     return Report("pruning", {"rows": rows}, COLUMNS, [[row[column] for column in COLUMNS] for row in rows], targets)
 
 
@@ -131,20 +134,44 @@ def _measure(name: str, make: Callable[[int], list[str]], number: int, packets: 
 
 
 def _changes(interest: Interest, standing: list[Query], spare: list[Query]) -> dict[str, Any]:
-    """One child's query is replaced by another: what that takes, and what goes upstream."""
-    rng, times, sizes = random.Random(3), [], []
-    for query in spare:
+    """One child's query is replaced by another: what that takes here, what goes upstream, what it takes the parent."""
+    rng, times, sizes, parents = random.Random(3), [], [], []
+    child, parent = XPathPolicy(), XPathPolicy()
+    members = QuerySet(interest.members)
+    asked = child.token_of_set(members)
+    parent.open_slot(0, asked)
+    for number, query in enumerate(spare):
         place = rng.randrange(len(standing))
         start = time.process_time()
-        changes = interest.add(query), interest.remove(standing[place])
+        interest.add(query)
+        interest.remove(standing[place])
+        members = QuerySet(interest.members, like=members)
+        wanted = child.token_of_set(members)
+        parts = child.parts(asked, wanted)  # None: it is short, and goes whole
         times.append((time.process_time() - start) * 1e3)
         standing[place] = query
-        sizes.append(sum(len(encode_members(c.added)) + DIGEST_BYTES * len(c.removed) for c in changes if any(c)))
+        if wanted == asked:
+            continue
+        sizes.append(sum(map(len, [wanted] if parts is None else parts)))
+        start = time.process_time()
+        if parts is not None:
+            got = parent.joined(asked, [read for part in parts if (read := parent.read_part(part)) is not None])
+            assert got == wanted
+        parent.open_slot(number + 1, wanted)
+        parent.close_slot(number)
+        parents.append((time.process_time() - start) * 1e3)
+        asked = wanted
     return {
         "change_ms": round(median(times), 3),
-        "change_ms_p99": round(sorted(times)[len(times) * 99 // 100], 3),
+        "change_ms_p99": round(_p99(times), 3),
         "change_bytes": round(median(sizes)),
+        "parent_ms": round(median(parents), 3),
+        "parent_ms_p99": round(_p99(parents), 3),
     }
+
+
+def _p99(times: list[float]) -> float:
+    return sorted(times)[len(times) * 99 // 100]
 
 
 def _switch(queries: Any) -> Switch[Query]:

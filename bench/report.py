@@ -63,10 +63,11 @@ def commit(tree: Path = REPOSITORY) -> str:
     return head + ("+" if changed else "")
 
 
-def show(report: Report, *, as_json: bool) -> None:
+def show(report: Report, *, as_json: bool, measured: str | None = None) -> None:
+    """`measured`: what `commit` said when the run began, and its code was loaded."""
     document = {
         "bench": report.name,
-        "commit": commit(),
+        "commit": measured or commit(),
         "python": platform.python_version(),
         **report.data,
         "targets": [{"name": t.name, "met": t.met, "detail": t.detail} for t in report.targets],

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from statistics import median
+from typing import Any
+
+from lxml import etree
 
 from bench import _faa, _news
-from bench._switching import Case, Workload, measure_all
+from bench._switching import Case, Workload, measure_all, microseconds
 from bench.report import Report
 
 SUMMARY = "cost per document of news size, and of the FAA's feeds, with up to 100,000 structural queries"
@@ -60,4 +64,34 @@ def run(args: argparse.Namespace) -> Report:
     ]
     rows, targets = measure_all(chosen)
     table = [[row[column] for column in COLUMNS] for row in rows]
-    return Report("switch-paths", {"rows": rows}, COLUMNS, table, targets)
+    floor = _floor(args.documents)
+    note = (
+        f"The floor of a walk in Python over news documents, in times of the parse: {floor['read']} to read names, "
+        f"attributes and texts, {floor['frames']} with a list for each element"
+    )
+    return Report("switch-paths", {"rows": rows, "floor": floor}, COLUMNS, table, targets, notes=[note])
+
+
+def _floor(number: int) -> dict[str, float]:
+    """What any switch pays that looks at all elements from Python, before it decides anything."""
+
+    def read(packet: bytes) -> None:
+        for element in etree.fromstring(packet).iter("*"):
+            _ = element.getparent(), element.tag, element.items(), element.text
+
+    def frames(packet: bytes) -> None:
+        open_: list[list[Any]] = []
+        for element in etree.fromstring(packet).iter("*"):
+            parent = element.getparent()
+            _ = element.tag, element.items(), element.text
+            while open_ and open_[-1][0] is not parent:
+                open_.pop()
+            open_.append([element, 0, 0, None])
+
+    documents = [_news.documents(seed, number) for seed in range(5)]
+    return {
+        walk.__name__: round(
+            median(microseconds(walk, each) / microseconds(etree.fromstring, each) for each in documents), 2
+        )
+        for walk in (read, frames)
+    }

@@ -23,6 +23,8 @@ from dcp.queries import QueryPolicy
 
 # With it a request fits into a datagram that no network cuts up.
 MAX_OPENING_QUERY = 1_000
+# The epoch of "nothing" is so much earlier: not one about which anybody still asks, by its four bits either.
+_STAND_IN = 8
 
 
 @dataclass(slots=True)
@@ -41,11 +43,12 @@ class QueryChange:
     def __init__(self, query: bytes, config: Config, *, policy: QueryPolicy | None = None) -> None:
         """Only a router has a policy."""
         self.query = query
-        self.epoch = 0
+        self._nothing = policy.nothing if policy is not None else None
+        self._first = 0 if self._nothing is None else _STAND_IN
+        self.epoch = self._first
         self.pending_epoch: int | None = None
         self._config = config
         self._is_router = policy is not None
-        self._nothing = policy.nothing if policy is not None else None
         self._pending_query = query
         self._wanted: bytes | None = None
         self._switching = False
@@ -71,10 +74,15 @@ class QueryChange:
         return self._pending_query if epoch == self.pending_epoch else self.query
 
     def opening(self) -> tuple[int, bytes]:
-        """The epoch and the query to open a link with. A long query follows, in parts, as that of the next epoch."""
-        if self._nothing is None or len(self.query) <= MAX_OPENING_QUERY or not self.epoch:
+        """The epoch and the query to open a link with. A long query follows, in parts, as that of a later epoch."""
+        if self._nothing is None or len(self.query) <= MAX_OPENING_QUERY:
             return self.epoch, self.query
-        return self.epoch - 1, self._nothing
+        return self.epoch - _STAND_IN, self._nothing
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the query is another one than it was at first."""
+        return self.epoch != self._first
 
     def want(self, query: bytes) -> None:
         if query == self.target:

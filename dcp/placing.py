@@ -95,7 +95,7 @@ class Placing:
         self._starting.due_at = None
         if self._on_switch is not None:
             self._on_switch(intake.change.query, now)
-        if intake.change.epoch:  # changed before there was a stream: the application hears of it all the same
+        if intake.change.has_changed:  # changed before there was a stream: the application hears of it all the same
             intake.handover.put_switch(position, intake.change.query)
         for link in self._uplinks.up():
             self._confirm(link, now)

@@ -14,7 +14,7 @@ from dcp import EVERYTHING
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from peer.queries import XPathPolicy
-from xmlswitch import Interest, MemberLimits, Query
+from xmlswitch import Interest, MemberLimits, Query, QuerySet
 
 MAX_PLACED = 48
 """Queries of one slice; what is left waits for the next turn, this many seconds later."""
@@ -50,12 +50,18 @@ class Asking:
         self._epoch_lifetime = epoch_lifetime
         self._changed_at: deque[float] = deque(maxlen=EPOCHS)
         self._interest = Interest(LIMITS)
+        self._members_asked = QuerySet([])
         self._held: set[Query] = set()
         self.due = 0.0
         """When to look again, whatever happens."""
         self.is_done = True
         """False: there is more to place, and `due` is worth waking up for."""
         policy.selectivity = self._interest.selectivity
+
+    def counts(self) -> dict[str, int]:
+        """Queries that are asked for, those that cost nothing because one of them covers them, those in wider ones."""
+        interest = self._interest
+        return {"asked": len(interest.members), "covered": interest.covered, "widened": interest.widened}
 
     def fit(self, own: Iterable[bytes], now: float) -> bool:
         """Ask for what the children and our own client (`own`) want; whether that is something else than before."""
@@ -108,7 +114,8 @@ class Asking:
                 self._held.discard(query)
             if not self._interest.is_settled:
                 self._interest.settle()
-        asked = self._policy.token_of_set(self._interest.members)
+        self._members_asked = QuerySet(self._interest.members, like=self._members_asked)
+        asked = self._policy.token_of_set(self._members_asked)
         self._policy.remember_wider(asked, wanted)
         return asked, not narrow or (len(self._held) == len(queries) and self._interest.is_settled)
 

@@ -308,6 +308,11 @@ class PeerCore:
         return 0 if slot is None else self.policy.cut_off(slot)
 
     @property
+    def asked(self) -> dict[str, int]:
+        """Of a dynamic router: what its queries upstream are made of."""
+        return self._asking.counts() if self._asking is not None else {}
+
+    @property
     def links_mapped(self) -> int:
         """Links that are known to both machines here."""
         return len(self._links)

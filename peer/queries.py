@@ -9,7 +9,7 @@ A packet that is not XML matches no query: peers that asked for everything get i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from dcp import EVERYTHING, PayloadRefused
 from peer.envelope import Envelope
@@ -38,6 +38,7 @@ PART_BYTES = 1_000
 SAMPLED_EVERY = 64
 
 NOTHING = Query.parse("false()")
+EVERYTHING_QUERY = Query.parse("true()")
 OWN = "own"
 """The client's link in the switch, in slot 0; a child's slot is one more than dcp's number for it."""
 
@@ -81,7 +82,7 @@ class XPathPolicy:
             known = next((queries for held, queries in self._in_use.values() if held == token), None)
         if known is None:
             if token == EVERYTHING:
-                known = QuerySet([Query.parse("true()")])
+                known = QuerySet([EVERYTHING_QUERY])
             elif is_query_set(token):
                 known = QuerySet.decode_untrusted(token)
             else:
@@ -92,12 +93,11 @@ class XPathPolicy:
     def _remember(self, token: bytes, queries: QuerySet) -> None:
         self._decoded.put(token, queries, len(token) + queries.weight)
 
-    def token_of_set(self, queries: Collection[Query]) -> bytes:
+    def token_of_set(self, found: QuerySet) -> bytes:
         """One query has the token that it has alone."""
-        if len(queries) < 2:
-            return token_of(next(iter(queries), NOTHING))
-        found = QuerySet(queries, shared=len(queries))
-        if any(query.matches_everything for query in queries):
+        if len(found) < 2:
+            return token_of(next(iter(found.queries), NOTHING))
+        if EVERYTHING_QUERY in found.queries:
             return EVERYTHING
         self._remember(found.encode(), found)
         return found.encode()
@@ -158,9 +158,11 @@ class XPathPolicy:
     # --- a long query crosses a link in parts ---
 
     def parts(self, old: bytes | None, new: bytes) -> list[bytes] | None:
-        if len(new) <= MAX_WHOLE_BYTES or not is_query_set(new):
+        if not is_query_set(new):
             return None
-        return self._base(old).difference_to(self.set_of(new), most=PART_BYTES)
+        parts = self._base(old).difference_to(self.set_of(new), most=PART_BYTES)
+        is_worth_it = len(new) > MAX_WHOLE_BYTES or sum(map(len, parts)) < len(new) // 2
+        return parts if is_worth_it else None
 
     def read_part(self, part: bytes) -> Difference | None:
         try:
@@ -173,10 +175,7 @@ class XPathPolicy:
             found = self._base(old).changed(parts)
         except (QueryError, MalformedQuery):
             return None
-        if len(found) < 2:
-            return self.token_of_set(found.queries)
-        self._remember(found.encode(), found)
-        return found.encode()
+        return self.token_of_set(found)
 
     def _base(self, old: bytes | None) -> QuerySet:
         return QuerySet([]) if old is None else self.set_of(old)

@@ -64,6 +64,7 @@ FAMILIES: dict[str, Family] = {
     "dropped_total": Family("counter", "Datagrams that changed nothing"),
     "limits_reached_total": Family("counter", "Claims and requests of others that were refused for a bound, by which"),
     "faults_total": Family("counter", "Unexpected errors in handling input, dropped with it: each kind is a bug"),
+    "upstream_queries": Family("gauge", "Queries of a dynamic router: asked for, covered by these, widened to these"),
     "cut_off_total": Family("counter", "Packets passed to a child unmatched: its query would have taken too long"),
     "child_cut_off_total": Family("counter", "The same for each child that has such a query"),
     "feed_packets_total": Family("counter", "Packets that a root's feed brought and the root published"),
@@ -242,6 +243,8 @@ def _queues(now: Statistics, inside: Internals) -> Iterator[Sample]:
     yield "switch_seconds_total", {}, inside.route_seconds
     switch = inside.switch
     yield "switch_queries", {}, switch.queries
+    for kind, number in inside.asked.items():
+        yield "upstream_queries", {"kind": kind}, number
     yield "cut_off_total", {}, switch.cut_off
     for child in now.children:
         if child.cut_off:

@@ -165,6 +165,8 @@ class Internals:
     """What became of multicast groups, at this peer and at its parents."""
     carriers: CarrierStatistics | None = None
     """Connections that carry datagrams beside UDP; None where UDP is all there is."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """Of a dynamic router: queries that it asks its parents for, that others cover, and that were widened."""
 
 
 def internals(
@@ -185,6 +187,7 @@ def internals(
         unreadable=core.policy.unreadable,
         groups=_group_counters(core),
         carriers=carriers,
+        asked=core.asked,
     )
 
 

@@ -74,7 +74,7 @@ def _is_meant(path: Path) -> bool:
 def opener_of(path: str | Path) -> Callable[[Any], Any] | None:
     """How to read a file that can't be read from the middle: compressed, or with lines that end in CR alone.
 
-    None for plain text. PipelineError for a kind that is not read.
+    None for plain text. Unreadable for a kind that is not read.
     """
     with open(path, "rb") as file:
         begin = file.read(_LOOK_BYTES)
@@ -83,9 +83,9 @@ def opener_of(path: str | Path) -> Callable[[Any], Any] | None:
             return opener
     for magic, name in _REFUSED.items():
         if begin.startswith(magic):
-            raise PipelineError(f"{path} is a {name} file: unpack it first")
+            raise Unreadable(f"{path} is a {name} file: unpack it first")
     if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise PipelineError(f"{path} is UTF-16: convert it first, for example with `iconv -f UTF-16 -t UTF-8`")
+        raise Unreadable(f"{path} is UTF-16: convert it first, for example with `iconv -f UTF-16 -t UTF-8`")
     return _CrFile if b"\r" in begin and b"\n" not in begin else None
 
 
@@ -136,10 +136,17 @@ def chunk_bytes_for(files: Sequence[Path], workers: int) -> int:
     return max(_LEAST_CHUNK_BYTES, -(-total // pieces))
 
 
-def cut(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
+def cut(files: Sequence[Path], chunk_bytes: int, *, keep_bad_files: bool = False) -> list[Chunk]:
+    """Pieces of these files. One of a kind that is not read is an error, or a piece that whoever reads it refuses."""
     chunks: list[Chunk] = []
     for number, path in enumerate(files):
-        if opener_of(path) is not None:
+        try:
+            is_whole = opener_of(path) is not None
+        except Unreadable:
+            if not keep_bad_files:
+                raise
+            is_whole = True
+        if is_whole:
             chunks.append(Chunk(str(path), 0, -1, number))
             continue
         size = path.stat().st_size

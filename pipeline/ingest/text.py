@@ -228,7 +228,7 @@ def ingest(
     if archive.settled().done(key) is not None:
         return unchanged_by(archive, key)
     size = chunk_bytes or chunk_bytes_for(files, spark.sparkContext.defaultParallelism if spark else 1)
-    chunks = cut(files, size)
+    chunks = cut(files, size, keep_bad_files=keep_bad_files)
     if not chunks:
         raise PipelineError("the input is empty")
     groups = pack(chunks, size)

@@ -25,7 +25,7 @@ from peer.mesh.encoding import encode_request
 from peer.mesh.messages import MAX_QUERY_BYTES, ChildrenRequest
 from peer.queries import XPathPolicy, token_of
 from peer.testing.peersim import PeerSimulation
-from xmlswitch import Interest, Query
+from xmlswitch import Interest, Query, QuerySet
 
 Entrance = Callable[[str, dict[str, str]], None]
 
@@ -79,7 +79,7 @@ def unions() -> Entrance:
         if policy.check(query) is None:
             for member in policy.set_of(query).queries:
                 interest.add(member)
-                policy.token_of_set(interest.members)
+                policy.token_of_set(QuerySet(interest.members))
                 interest.remove(member)
             policy.covers(honest, query)
             policy.covers(query, honest)

@@ -158,7 +158,10 @@ def test_time_ranges_read_only_what_they_need(spark, archive_path):
 
 
 def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
-    """Lines are packets, quarantined or blank, whatever the file is; one that breaks off is quarantined."""
+    """Lines are packets, quarantined or blank, whatever the file is; one that breaks off is quarantined.
+
+    So is one of a kind that is not read: a UTF-16 file ended the whole job, with `--bad-files quarantine` too.
+    """
     good = [line.text.encode() for line in islice(Feed().lines(NOON, NOON + 600), 40)]
     raw = tmp_path / "raw"
     (raw / "below").mkdir(parents=True)
@@ -167,7 +170,9 @@ def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
         "nul": b"\0" * 3_000 + b"\n" + good[0] + b"\n",
         "crlf": b"\r\n".join(good[1:4]) + b"\r\n\r\n",
         "cr": b"\r".join(good[4:7]) + b"\r",
-        "long": b"x" * (9 << 20) + b"\n" + good[7],
+        "long": b"x" * (40 << 20) + b"\n" + good[7],
+        "utf-16": b"\n".join(good[30:33]).decode().encode("utf-16"),
+        "packed.zip": b"PK\x03\x04" + bytes(200),
         "blank": b"\n \n\t\n",
         "below/deep": b"\n".join(good[8:12]),
         "packed.gz": gzip.compress(b"\n".join(good[12:20])),
@@ -175,8 +180,9 @@ def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
     }
     for name, content in contents.items():
         (raw / name).write_bytes(content)
-    with pytest.raises(Exception, match=r"cannot read .*cut\.gz"):
-        ingest(None, [str(raw)], tmp_path / "a", day=date(2026, 11, 16))
+    for name, said in (("cut.gz", r"cannot read .*cut\.gz"), ("utf-16", "is UTF-16"), ("packed.zip", "zip file")):
+        with pytest.raises(PipelineError, match=said):
+            ingest(None, [str(raw / name)], tmp_path / "a", day=date(2026, 11, 16))
     done = ingest(None, [str(raw)], tmp_path / "a", day=date(2026, 11, 16), keep_bad_files=True)
     found = {str(Path(each.path).relative_to(raw)): each for each in done.inputs}
     assert set(found) == set(contents)
@@ -184,9 +190,10 @@ def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
     assert {name: each.packets for name, each in found.items() if each.packets} == {
         "nul": 1, "crlf": 3, "cr": 3, "long": 1, "below/deep": 4, "packed.gz": 8,
     }  # fmt: skip
-    assert (found["cut.gz"].lines, found["cut.gz"].quarantined) == (1, 1)
+    for name in ("cut.gz", "utf-16", "packed.zip"):
+        assert (found[name].lines, found[name].quarantined) == (1, 1)
     assert found["blank"].blank == found["blank"].lines == 3
-    assert done.quarantined["unreadable"] == 1
+    assert done.quarantined["unreadable"] == 3
     assert 0 < done.bad_share < 1
     archive = Archive(tmp_path / "a")
     assert read(spark, archive).count() == done.packets == 20

@@ -10,37 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench._events import START, course, in_order, known_events, measure, targets
 from pipeline.live.watch import MACHINES, Alert, Conflicts, Lost, Sectors, Seen
-
-START = 1_794_830_400
-
-
-def course(
-    flight: str,
-    latitude: float,
-    longitude: float,
-    heading: float,
-    knots: int,
-    feet: int,
-    begin: int,
-    minutes: int,
-    climb: int = 0,
-) -> list[Seen]:
-    """A report a minute, as the feed has them."""  # fmt: skip
-    rows = []
-    for minute in range(minutes):
-        miles = knots * minute / 60
-        north, east = miles * math.cos(math.radians(heading)), miles * math.sin(math.radians(heading))
-        there = (longitude + east / 60 / math.cos(math.radians(latitude)) + 180) % 360 - 180
-        rows.append(
-            Seen(0, begin + 60 * minute, flight, "ZNY", latitude + north / 60, there, feet + climb * minute, knots)
-        )
-    return rows
-
-
-def in_order(*courses: list[Seen]) -> list[Seen]:
-    rows = sorted((row for each in courses for row in each), key=lambda row: row.time)
-    return [row._replace(an=an) for an, row in enumerate(rows)]
 
 
 def conflicts(*courses: list[Seen]) -> list[Alert]:
@@ -84,45 +55,14 @@ def test_a_climb_into_another_is_told():
 
 
 def test_a_day_with_known_events():
-    """Traffic in layers that can't meet, with pairs that do and flights that fall silent put in between."""
-    chance = random.Random(2026)
-    rows, meetings, silent = [], {}, {}
-    for number in range(300):
-        begin = START + chance.randrange(0, 3600)
-        flight, level = f"BG{number}", 10_000 + 2_000 * (number % 15)
-        place = (30 + (number // 15), -120 + 2.5 * (number % 15))  # none comes near another
-        track = course(flight, *place, chance.randrange(360), 60, level, begin, 20)
-        ends = chance.random()
-        if ends < 0.1:
-            track = track[:10]
-            silent[flight] = track[-1].time
-        else:
-            track.append(Seen(0, track[-1].time + 30, flight))
-        rows.append(track)
-    for number in range(40):
-        begin, latitude = START + chance.randrange(0, 3000), 52 + 0.5 * number
-        gap = chance.uniform(40, 70)
-        other = -100 + gap / 60 / math.cos(math.radians(latitude))
-        pair = (f"X{number}A", f"X{number}B")
-        for flight, longitude, heading in ((pair[0], -100.0, 90), (pair[1], other, 270)):
-            track = course(flight, latitude, longitude, heading, 450, 33_000, begin + chance.randrange(8), 7)
-            rows.append([*track, Seen(0, track[-1].time + 5, flight)])
-        meetings[pair] = begin + (gap - 5) / 900 * 3600
-    feed = in_order(*rows, [Seen(0, START + 9_000, "LAST", "ZNY", 10.0, 10.0, 30_000, 400)])
-    found = {alert.flights: alert.time for alert in Conflicts().add(feed)}
-    recall = len(found.keys() & meetings.keys()) / len(meetings)
-    false = found.keys() - meetings.keys()
-    warned = sorted(meetings[pair] - time for pair, time in found.items() if pair in meetings)
-    span = f"{warned[0]:.0f} to {warned[-1]:.0f} s"
-    print(f"conflicts: recall {recall:.3f}, {len(false)} false alarms, {span} before they are too near")
-    assert (recall, false) == (1.0, set())
-    assert warned[0] > 30
-    told = {alert.flights[0]: alert.time for alert in Lost().add(feed) if alert.kind == "lost"}
-    delays = sorted(told[flight] - time for flight, time in silent.items() if flight in told)
-    p99 = delays[int(len(delays) * 0.99)]
-    print(f"lost: recall {len(delays) / len(silent):.3f}, {len(told) - len(delays)} false alarms, p99 delay {p99} s")
-    assert set(told) == set(silent)
-    assert p99 <= Lost.SILENCE_SECONDS + 60 + 2 * 60
+    day = known_events(2026)
+    warned = [day.meetings[alert.flights] - alert.time for alert in Conflicts().add(day.rows)]
+    assert min(warned) > 30
+    rows = measure(range(2026, 2028))
+    assert all(target.met for target in targets(rows)), rows
+    p99 = {row["question"].split(",")[0]: row["p99_delay_seconds"] for row in rows}
+    assert p99["live lost"] <= Lost.SILENCE_SECONDS + 60
+    assert p99["live sectors"] <= 60
 
 
 def test_lost_and_found_and_landed():

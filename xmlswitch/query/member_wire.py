@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -25,13 +24,17 @@ _LITERALS = re.compile(r"""("[^"]*"|'[^']*'|\(-\d+(?:\.\d+)?\)|(?<![\w.\-])\d+(?
 _MAX_PIECES = 2000  # of one member: a query has no more parts
 
 Template = tuple[str, tuple[tuple[str, str], ...]]
+Row = tuple[Template, tuple[str, ...]]
 
 
-@lru_cache(maxsize=4096)
-def split(query: Query) -> tuple[Template, tuple[str, ...]]:
+def split(query: Query) -> Row:
     """Its template, and its literals as they are written."""
-    pieces = _LITERALS.split(query.canonical)
-    return (_MARK.join(pieces[::2]), tuple(sorted(query.namespaces.items()))), tuple(pieces[1::2])
+    known: Row | None = query.__dict__.get("row")
+    if known is None:
+        pieces = _LITERALS.split(query.canonical)
+        template = _MARK.join(pieces[::2]), tuple(sorted(query.namespaces.items()))
+        known = query.__dict__["row"] = template, tuple(pieces[1::2])
+    return known
 
 
 def _template_bytes(template: Template) -> int:
@@ -44,17 +47,28 @@ def _literal_bytes(literals: Iterable[str]) -> int:
 
 def digest_of(query: Query) -> bytes:
     """What stands for a member when it is removed."""
-    return hashlib.blake2b(query.encode(), digest_size=DIGEST_BYTES).digest()
+    known: bytes | None = query.__dict__.get("digest")
+    if known is None:
+        known = query.__dict__["digest"] = hashlib.blake2b(query.encode(), digest_size=DIGEST_BYTES).digest()
+    return known
 
 
 def encode_members(queries: Iterable[Query]) -> bytes:
     """The same bytes for the same queries, in whatever order they come."""
-    numbers: dict[Template, int] = {}
+    return encode_rows(sorted(map(split, queries)))
+
+
+def encode_rows(rows: Iterable[Row]) -> bytes:
+    """The same for queries that were split, and are in order: those of one template stand together."""
+    templates: list[Template] = []
     members = []
-    for template, literals in sorted(map(split, queries)):
-        members.append([numbers.setdefault(template, len(numbers)), *literals])
-    templates = [[text, dict(namespaces)] for text, namespaces in numbers]
-    return bytes(msgpack.packb([WIRE_VERSION, templates, members]))
+    last, number = None, -1
+    for template, literals in rows:
+        if template is not last and template != last:
+            last, number = template, number + 1
+            templates.append(template)
+        members.append((number, *literals))
+    return bytes(msgpack.packb([WIRE_VERSION, [[text, dict(bound)] for text, bound in templates], members]))
 
 
 def decode_members_untrusted(data: bytes, *, max_members: int, max_bytes: int) -> list[Query]:

@@ -8,6 +8,7 @@ bytes, at both ends.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,9 +21,11 @@ from xmlswitch.query.interest import MemberLimits
 from xmlswitch.query.member_wire import (
     DIGEST_BYTES,
     MemberSize,
+    Row,
     decode_members_untrusted,
     digest_of,
     encode_members,
+    encode_rows,
     split,
 )
 from xmlswitch.query.query import Query
@@ -46,10 +49,29 @@ def is_query_set(data: bytes) -> bool:
 class QuerySet:
     """Immutable. Equal sets have equal bytes."""
 
-    def __init__(self, queries: Iterable[Query], *, shared: int = 0) -> None:
-        """`shared`: how many of them are held anyway."""
+    def __init__(self, queries: Iterable[Query], *, like: QuerySet | None = None) -> None:
+        """`like`: a set that differs little. What was found out about it need not be found out again."""
         self.queries = frozenset(queries)
-        self._shared = shared
+        self._shared = 0
+        if like is not None:
+            self._follow(like)
+
+    def _follow(self, like: QuerySet) -> None:
+        new, gone = self.queries - like.queries, like.queries - self.queries
+        self._shared = len(self.queries) - len(new)
+        if len(new) + len(gone) > len(self.queries) // 4:
+            return  # sorting all of them is as fast
+        rows = like._rows.copy()
+        for query in gone:
+            del rows[bisect_left(rows, split(query))]
+        for query in new:
+            insort(rows, split(query))
+        self._rows = rows
+        if "_digests" in like.__dict__:
+            self._digests = like._digests.copy()
+            for query in gone:
+                del self._digests[digest_of(query)]
+            self._digests.update((digest_of(query), query) for query in new)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -65,6 +87,10 @@ class QuerySet:
     def text(self) -> str:
         """For people: one query that says the same, but for prefixes of namespaces."""
         return " or ".join(sorted(query.canonical for query in self.queries)) or "false()"
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        return sorted(map(split, self.queries))
 
     @cached_property
     def _digests(self) -> dict[bytes, Query]:
@@ -126,7 +152,7 @@ class QuerySet:
 
     @cached_property
     def _encoded(self) -> bytes:
-        return encode_members(self.queries)
+        return encode_rows(self._rows)
 
     @classmethod
     def decode_untrusted(cls, data: bytes, limits: MemberLimits = LIMITS) -> QuerySet:
@@ -171,7 +197,7 @@ class QuerySet:
                 lost.add(self._digests[digest])
             added.update(part.come)
         kept = self.queries - lost
-        result = QuerySet(kept | added, shared=len(kept))
+        result = QuerySet(kept | added, like=self)
         if len(result) > limits.max_members or len(result.encode()) > limits.max_bytes:
             raise QueryTooExpensiveError(f"{len(result)} queries of {len(result.encode())} bytes")
         return result

@@ -8,6 +8,8 @@ import dcp.query_parts
 from dcp import Config
 from dcp.testing import Conditions
 from peer.testing.peersim import PeerSimulation
+from tests.peer.whole import simulated
+from tests.peer.whole.simulated import Havoc, build, complete
 from xmlswitch import Query, QuerySet
 
 LONG = [Query.parse(f"/p/c = {number} and /p/n > {7 * number} and not(/p/x = 'y{number}')") for number in range(600)]
@@ -46,7 +48,7 @@ def mesh(loss: float = 0.0, *, parents: int = 1) -> PeerSimulation:
 
 def ask(sim, queries) -> bytes:
     core = sim.peers["J"].core
-    token = core.policy.token_of_set(QuerySet(queries).queries)
+    token = core.policy.token_of_set(QuerySet(queries))
     core.receiver.change_query(token, now=sim.network.now)
     sim.network.pump(sim.peers["J"].address)
     return token
@@ -86,7 +88,7 @@ def test_a_router_that_comes_with_a_long_query_opens_with_nothing_first(sent):
     token = ask(sim, LONG)
     sim.run_until(sim.network.now + 25)
     change = sim.peers["J"].core.receiver.change
-    assert change.opening() == (change.epoch - 1, sim.peers["J"].core.policy.nothing)
+    assert change.opening() == (change.epoch - 8, sim.peers["J"].core.policy.nothing)
     sim.add_router("K", parents=1, deliver=False, dynamic=True)
     sim.feed(rate=50, until=sim.network.now + 30, make=packet)
     sim.run_until(sim.network.now + 3)
@@ -138,3 +140,28 @@ def test_a_flood_of_parts_is_refused(sent):
     sim.run_until(sim.network.now + 2)
     assert sim.peers["R"].core.sender.statistics(sim.network.now).query_changes_refused > 0
     assert len(sim.peers["R"].core.sender.children) == 1, "and it is not closed for that"
+
+
+def under_havoc(seed, monkeypatch):
+    """Every set of two queries and more goes in parts, while routers die, freeze and lose datagrams."""
+    long = [f"({text}) and not(/p/x = '{'y' * 700}{number}')" for number, text in enumerate(simulated.QUERIES)]
+    monkeypatch.setattr(simulated, "QUERIES", long)
+    sim = build(seed, dynamic=True, routers=5, leaves=6, loss=0.05, parents=(2, 1, 3))
+    now = sim.network.now
+    sim.feed(rate=60, until=now + 8, make=simulated.packet)
+    Havoc(sim, until=now + 6)
+    sim.run_until(now + 20)
+    assert complete(sim) == {}, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [2, 109])
+def test_long_queries_under_havoc(seed, monkeypatch, sent):
+    """109: a link was opened with "nothing" in the epoch before, and the parent was said to have left out what matched
+    the query that the child had had in that epoch."""
+    under_havoc(seed, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_long_queries_under_havoc_for_long(seed, monkeypatch):
+    under_havoc(seed, monkeypatch)

@@ -58,6 +58,8 @@ def test_a_query_that_another_covers_costs_nothing_upstream(sim):
     sim.run_until(sim.network.now + 3)
     assert asked(sim, "J") == asked(sim, "I") == {Query.parse("/p/c > 10")}
     assert sim.peers["J"].core.receiver.change.epoch == epoch, "not even a message"
+    shown = sim.peers["J"].core.asked
+    assert (shown["asked"], shown["widened"]) == (1, 0)
     sim.kill("wide")
     sim.run_until(sim.network.now + 20)
     for _ in range(100):
