@@ -46,6 +46,8 @@ from peer.own_record import own_record, public_address
 from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
+from peer.trust.files import gate_for, watch_policy
+from peer.trust.grants import Policy
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class Peer:
             signer=signer_for(options, identity, grant),
             wall=time.time,
             identity=identity,
+            gate=gate_for(options, identity, grant, time.time),
         )
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
@@ -421,7 +424,10 @@ class Peer:
 
     def _roots_found(self, roots: Sequence[PeerRecord]) -> None:
         """The directory has checked that the stream's owner vouches for them."""
+        gate = self.core.doors.gate
         for root in roots:
+            if gate is not None and gate.set_owner(root.owner):
+                self.core.doors.policy_changed(self.core.mesh, self.now())
             if root.signs:
                 self.trust.add_key(root.public_key, expires_at=root.grant.expires_at if root.grant else None)
 
@@ -444,6 +450,18 @@ class Peer:
                     await directory.publish(record)
             except DhtError as error:
                 log.info("directory: %s", error)
+
+    async def run_policy(self) -> None:
+        """Follow the owner's policy in its file (roots)."""
+        if self.options.policy is not None:
+            await watch_policy(self.options.policy, self.options.stream, self._policy_read)
+
+    def _policy_read(self, policy: Policy) -> None:
+        gate = self.core.doors.gate
+        if gate is not None and gate.adopt(policy):
+            log.info("%s: policy %d is in force", self.options.stream, policy.version)
+            self.core.doors.policy_changed(self.core.mesh, self.now())
+            self.driver.turn()
 
     def fail(self, problem: Exception) -> None:
         self.problem = problem

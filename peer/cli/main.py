@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from peer.cli.errors import CliError, ExitCode, explain, nearest
+from peer.cli.keys import add_parsers as add_keys
+from peer.cli.keys import keys
 from peer.version import version
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "peer.cli.root:root",
         "feed a stream into the mesh",
         "Two roots of one stream need one owner: give both the same --owner key file, or a --grant each\n"
-        "(python -m dht grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
+        "(skymesh keys grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
         "examples:\n  skymesh root asdi --feed demo --owner asdi.key\n"
         "  skymesh root asdi --feed asdi:messages.txt --speed 60\n"
         "  producer | skymesh root ticks --feed - --framing nul",
@@ -149,6 +151,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             command.add_argument("directory", metavar="DIR", help="folder that `record` wrote")
     _add_query(commands, fill=only in (None, "query"))
     _add_pipe(commands, fill=only in (None, "pipe"))
+    add_keys(commands)
     _add_config(commands)
     completion = commands.add_parser(
         "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
@@ -237,6 +240,8 @@ def main(argv: Sequence[str]) -> int:
 
             action = pipe.send if arguments.action == "send" else pipe.receive
             return action(_settings(f"pipe {arguments.action}", arguments))
+        case "keys":
+            return keys(arguments)
         case "query":
             from peer.cli.query import check
 
