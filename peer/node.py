@@ -48,6 +48,7 @@ from peer.role import Role
 from peer.trust.check import Trust
 from peer.trust.files import gate_for, watch_policy
 from peer.trust.grants import Policy
+from peer.trust.rootkeys import RootKeys
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Peer:
             identity=identity,
             gate=gate_for(options, identity, grant, time.time),
         )
+        self._pass_keys_on()
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,
@@ -430,6 +432,8 @@ class Peer:
                 self.core.doors.policy_changed(self.core.mesh, self.now())
             if root.signs:
                 self.trust.add_key(root.public_key, expires_at=root.grant.expires_at if root.grant else None)
+                if gate is not None and gate.root_keys is not None:
+                    gate.root_keys.add(root.public_key, root.grant)
 
     async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
         """Keep the directory's word about us the same as the core's, from `may_publish` on."""
@@ -450,6 +454,18 @@ class Peer:
                     await directory.publish(record)
             except DhtError as error:
                 log.info("directory: %s", error)
+
+    def _pass_keys_on(self) -> None:
+        """Learn the keys of roots from parents too, and show those that are known to whoever is linked."""
+        gate = self.core.doors.gate
+        if gate is None:
+            return
+        trust = self.trust
+        gate.root_keys = RootKeys(
+            self.options.stream, lambda key, expires_at: trust.add_key(key, expires_at=expires_at)
+        )
+        if self.core.signing is not None:
+            gate.root_keys.add(self.identity.public_key, self._grant)
 
     async def run_policy(self) -> None:
         """Follow the owner's policy in its file (roots)."""

@@ -18,6 +18,7 @@ from peer.trust.grants import (
     GRANT_ITEM,
     POLICY_ITEM,
     ROOT_GRANT_ITEM,
+    ROOT_KEYS_ITEM,
     ROUTE,
     ROUTERS_NEED_GRANTS,
     SUBSCRIBE,
@@ -28,8 +29,11 @@ from peer.trust.grants import (
     decode_items_untrusted,
     encode_items,
 )
+from peer.trust.rootkeys import RootKeys
 
 ALL_ROLES = SUBSCRIBE | ROUTE
+MAX_CREDENTIALS_BYTES = 3_600
+"""With a join they fit dcp's limit for a hello. A long list of revoked peers leaves no room for keys of roots."""
 MAX_PENDING = 4
 """Policies that wait until the stream's owner is known."""
 NOT_ENCRYPTED = "grants are needed for {stream}, and can be shown on encrypted links only: upgrade, without --cleartext"
@@ -63,6 +67,8 @@ class Gate:
         self._own = own
         self._owner = owner
         self._pending: list[Policy] = []
+        self.root_keys: RootKeys | None = None
+        """Keys of roots that sign, passed on with the credentials."""
 
     @property
     def needs_grants(self) -> bool:
@@ -105,7 +111,9 @@ class Gate:
             items.append((ROOT_GRANT_ITEM, self._own.encode()))
         if self.policy is not None:
             items.append((POLICY_ITEM, self.policy.encode()))
-        return encode_items(items)
+        found = encode_items(items)
+        keys = encode_items([(ROOT_KEYS_ITEM, self.root_keys.encode())]) if self.root_keys else b""
+        return found + keys if len(found) + len(keys) <= MAX_CREDENTIALS_BYTES else found
 
     def look_untrusted(self, public_key: bytes, credentials: bytes) -> tuple[Shown, bool]:
         """What the other end shows, and whether its policy is newer than ours and in force from now on."""
@@ -116,6 +124,8 @@ class Gate:
         except MalformedCredentials:
             items = {}
         is_news = POLICY_ITEM in items and self.adopt_untrusted(items[POLICY_ITEM])
+        if self.root_keys is not None and ROOT_KEYS_ITEM in items and self._owner is not None:
+            self.root_keys.learn_untrusted(items[ROOT_KEYS_ITEM], self._owner)
         peer_id = peer_id_of(public_key)
         if peer_id == self._owner:
             return Shown(peer_id, ALL_ROLES, float("inf")), is_news

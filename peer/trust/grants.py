@@ -11,7 +11,8 @@ Bytes, in network order:
                  signed: "skymesh grant v2\\0", peer id 20, roles, expiry, stream name
     policy       owner's public key 32, version u64, rules u8, count u16, revoked peer ids 20 each, signature 64
                  signed: "skymesh policy v1\\0", length of the stream's name u8, name, everything before the signature
-    credentials  items of kind u8, length u16, bytes; kinds: 1 grant, 2 policy, 3 a root's grant. Others are skipped
+    credentials  items of kind u8, length u16, bytes; kinds: 1 grant, 2 policy, 3 a root's grant,
+                 4 keys of roots that sign (`rootkeys`). Others are skipped
 
 As text: `skymesh-grant-v2:` and base64 of peer id, grant and stream name; `skymesh-policy-v1:` and base64 of the length
 of the stream's name u8, stream name and policy.
@@ -50,6 +51,7 @@ _POLICY_TEXT: Final = "skymesh-policy-v1:"
 GRANT_ITEM: Final = 1
 POLICY_ITEM: Final = 2
 ROOT_GRANT_ITEM: Final = 3
+ROOT_KEYS_ITEM: Final = 4
 
 
 class MalformedCredentials(ValueError):

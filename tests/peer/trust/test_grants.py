@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dcp.handshake import MAX_HELLO_BYTES
 from dht.identity import Identity, id_text
 from dht.streams import Grant
 from peer.trust import grants
-from peer.trust.gate import MAX_PENDING, Gate
+from peer.trust.gate import MAX_CREDENTIALS_BYTES, MAX_PENDING, Gate
 from peer.trust.grants import ROUTE, SUBSCRIBE, JoinGrant, MalformedCredentials, Policy
+from peer.trust.rootkeys import MAX_ROOT_KEYS, RootKeys
 
 OWNER = Identity.from_seed(bytes(range(32)))
 ALICE = Identity.from_seed(bytes(range(32, 64)))
@@ -171,7 +173,11 @@ def test_a_policy_is_bounded():
     many = [Identity.from_seed(n.to_bytes(32, "big")).peer_id for n in range(grants.MAX_REVOKED + 1)]
     with pytest.raises(ValueError, match="at most"):
         policy(revoked=many)
-    assert len(gate(own=grant(), adopted=policy(revoked=many[:-1])).credentials()) < 3_000
+    at = gate(own=grant(), adopted=policy(revoked=many[:-1]))
+    at.root_keys = RootKeys("asdi", lambda key, expires_at: None)
+    for seed in range(MAX_ROOT_KEYS):
+        at.root_keys.add(Identity.from_seed(seed.to_bytes(32, "big")).public_key, None)
+    assert len(at.credentials()) <= MAX_CREDENTIALS_BYTES < MAX_HELLO_BYTES - 400
 
 
 def test_only_the_owner_of_a_name_signs_for_it():
@@ -180,3 +186,46 @@ def test_only_the_owner_of_a_name_signs_for_it():
         grant(stream=named)
     with pytest.raises(ValueError, match="does not own"):
         policy(stream=named)
+
+
+def keys_of(*learned):
+    found = list(learned)
+    at = gate()
+    at.root_keys = RootKeys("asdi", lambda key, expires_at: found.append((key, expires_at)))
+    return at, found
+
+
+def test_keys_of_roots_are_passed_on_and_checked_at_every_hop():
+    first, _ = keys_of()
+    assert first.root_keys is not None
+    first.root_keys.add(ALICE.public_key, Grant.issue(OWNER, stream="asdi", peer_id=ALICE.peer_id, expires_at=2_000))
+    first.root_keys.add(OWNER.public_key, None)
+    second, learned = keys_of()
+    second.look_untrusted(MALLORY.public_key, first.credentials())
+    assert sorted(learned) == sorted([(ALICE.public_key, 2_000), (OWNER.public_key, None)])
+    third, learned = keys_of()
+    third.look_untrusted(MALLORY.public_key, second.credentials())
+    assert len(learned) == 2
+    third.look_untrusted(MALLORY.public_key, second.credentials())
+    assert len(learned) == 2
+
+
+def test_keys_that_the_owner_has_not_granted_are_not_learned():
+    liar, _ = keys_of()
+    assert liar.root_keys is not None
+    liar.root_keys.add(MALLORY.public_key, None)
+    liar.root_keys.add(ALICE.public_key, Grant.issue(MALLORY, stream="asdi", peer_id=ALICE.peer_id, expires_at=2_000))
+    peer, learned = keys_of()
+    peer.look_untrusted(MALLORY.public_key, liar.credentials())
+    assert learned == []
+
+
+def test_keys_of_roots_are_bounded_and_any_bytes_are_ignored():
+    peer, learned = keys_of()
+    assert peer.root_keys is not None
+    for seed in range(50):
+        peer.root_keys.add(Identity.from_seed(seed.to_bytes(32, "big")).public_key, None)
+    assert len(peer.root_keys) == MAX_ROOT_KEYS
+    for data in (b"", b"x", bytes(132), bytes(132 * 9), bytes(133)):
+        peer.root_keys.learn_untrusted(data, OWNER.peer_id)
+    assert learned == []
