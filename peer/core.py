@@ -114,14 +114,14 @@ class PeerCore:
         self.receiver, self.sender = open_stream(self.hub, config, self.policy, trust, query=query)
         self.signing: SigningQueue | None = None
         if signer is not None and self.sender is not None:
-            self.signing = SigningQueue(self.sender, signer, wall)
+            self.signing = SigningQueue(self.sender, signer, wall, say=lambda beat: self.doors.say_beat(beat))
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=config.role is Role.ROUTER)
         self._links = LinkMap(self.receiver, self.sender)
         self.mesh = self._new_mesh(peer_id, rng, placement)
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
-        self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append)
+        self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
         self._rng = rng
         self._placement = placement
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)

@@ -349,6 +349,7 @@ class Peer:
         item = self.core.next_content()
         if item is not None:
             self.relate.note(item)
+            self.core.doors.counting.note(item)
         if isinstance(item, Gap):
             self._tell(item)
         elif isinstance(item, Omitted):
@@ -380,7 +381,7 @@ class Peer:
             case meshevents.OtherVersion() | meshevents.LinkDenied():
                 log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
                 self._tell(event)
-            case meshevents.Disputed() | meshevents.Starved():
+            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete():
                 log.warning("%s: %s", self.options.stream, trouble_in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:
@@ -404,6 +405,9 @@ class Peer:
         await self._listeners.run_statistics()
 
     def _on_turn(self) -> None:
+        missing = self.core.doors.counting.judge(self.core.receiver, self.now())
+        if missing is not None:
+            self._on_event(meshevents.Incomplete(*missing))
         if self._listeners and self.parents != self._sound_told:
             self._tell(self._resilience())
         receiver = self.core.receiver
@@ -458,6 +462,7 @@ class Peer:
     def _pass_keys_on(self) -> None:
         """Learn the keys of roots from parents too, and show those that are known to whoever is linked."""
         gate = self.core.doors.gate
+        self.core.doors.counting.is_everything = self.options.query is None
         if gate is None:
             return
         trust = self.trust

@@ -5,7 +5,8 @@ names, and with the one that was asked for; then the gate is asked whether the o
 without encryption, to peers of earlier versions, prove nothing.
 
 A policy comes with the credentials of an opening, or as a message on a link (0x50, then the policy). One that is newer
-than ours goes on to all other links, and those that it does not allow are closed.
+than ours goes on to all other links, and those that it does not allow are closed. So do the signed beats of roots
+(`beats`): a message of 0x51, then the beat.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from dht.identity import id_text, peer_id_of
 from peer.mesh.encoding import decode_join_untrusted
 from peer.mesh.events import LinkDenied, LinkId
 from peer.mesh.messages import MalformedMessage, PeerId, RefuseReason
+from peer.trust.beats import BeatBook
+from peer.trust.counting import Counting
 from peer.trust.gate import Gate, Shown
 
 if TYPE_CHECKING:
     from peer.link_map import LinkMap
     from peer.mesh.machine import Mesh
+    from peer.trust.check import Trust
 
 LOOK_INTERVAL = 5.0
 """How often grants that have run out are looked for."""
+_BEAT = b"\x51"
 _POLICY = b"\x50"  # the mesh's own messages begin with their version
 
 
@@ -37,9 +42,19 @@ def is_peer(peer_id: PeerId) -> Callable[[bytes], bool]:
 
 class Doors:
     def __init__(
-        self, stream: str, hub: Hub, links: LinkMap, gate: Gate | None, tell: Callable[[LinkDenied], None]
+        self,
+        stream: str,
+        hub: Hub,
+        links: LinkMap,
+        gate: Gate | None,
+        tell: Callable[[LinkDenied], None],
+        *,
+        trust: Trust | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Without a gate only keys are compared."""
+        """Without a gate only keys are compared, and without trust no beats are heard."""
+        self.book = BeatBook(stream, trust.keys, wall, trust.set_head) if trust is not None else None
+        self.counting = Counting()
         self.gate = gate
         self._stream, self._hub, self._links, self._tell = stream, hub, links, tell
         self._waiting: dict[int, Shown] = {}  # by ticket
@@ -92,12 +107,26 @@ class Doors:
         return False
 
     def hears(self, message: dcp_events.MessageReceived, mesh: Mesh, now: float) -> bool:
-        """Whether a message was about the policy, and not for the mesh."""
+        """Whether a message was about the policy or the head of the stream, and not for the mesh."""
+        if message.data[:1] == _BEAT:
+            is_of_parent = message.link in self._parents
+            beat = self.book.hear_untrusted(message.data[1:], now) if self.book is not None and is_of_parent else None
+            if beat is not None:
+                self.counting.hear(beat, now)
+                self.say_beat(message.data[1:])
+            return True
         if message.data[:1] != _POLICY:
             return False
         if self.gate is not None and self.gate.adopt_untrusted(message.data[1:]):
             self.policy_changed(mesh, now)
         return True
+
+    def say_beat(self, beat: bytes) -> None:
+        """To the children; those without encryption are of a version that does not know beats."""
+        for number, shown in self._children.items():
+            link = self._links.any(number)
+            if link is not None and shown.peer_id is not None:
+                self._links.send(link, _BEAT + beat)
 
     def policy_changed(self, mesh: Mesh, now: float) -> None:
         """Tell all links, and close those that it does not allow."""
@@ -113,6 +142,8 @@ class Doors:
 
     def look(self, mesh: Mesh, now: float) -> None:
         """Close links that are no longer allowed: by a new policy, or since a grant has run out."""
+        if self.book is not None:
+            self.book.look(now)
         if self.gate is None or now < self._look_at:
             return
         self._look_at = now + LOOK_INTERVAL
