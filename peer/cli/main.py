@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from peer.cli.errors import CliError, ExitCode, explain, nearest
 from peer.cli.keys import add_parsers as add_keys
 from peer.cli.keys import keys
+from peer.cli.verify import add_parser as add_verify
+from peer.cli.verify import verify
 from peer.version import version
 
 if TYPE_CHECKING:
@@ -152,6 +154,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     _add_query(commands, fill=only in (None, "query"))
     _add_pipe(commands, fill=only in (None, "pipe"))
     add_keys(commands)
+    add_verify(commands)
     _add_config(commands)
     completion = commands.add_parser(
         "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
@@ -242,6 +245,8 @@ def main(argv: Sequence[str]) -> int:
             return action(_settings(f"pipe {arguments.action}", arguments))
         case "keys":
             return keys(arguments)
+        case "verify":
+            return verify(arguments)
         case "query":
             from peer.cli.query import check
 

@@ -34,6 +34,10 @@ class RootKeys:
         if public_key in self._entries or len(self._entries) < MAX_ROOT_KEYS:
             self._entries[public_key] = entry
 
+    @property
+    def entries(self) -> list[bytes]:
+        return list(self._entries.values())
+
     def encode(self) -> bytes:
         return b"".join(self._entries.values())
 
