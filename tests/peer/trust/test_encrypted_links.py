@@ -107,6 +107,8 @@ async def test_a_mesh_is_upgraded_one_peer_after_the_other():
         await root.send(b"<p>1</p>")
         assert [await next_packet(peer) for peer in (old, new)] == [b"<p>1</p>"] * 2
         assert (is_encrypted(old), is_encrypted(new)) == ([False], [True])
+        assert [peer.statistics().parents[0].encrypted for peer in (old, new)] == [False, True]
+        assert sorted(child.encrypted for child in root.statistics().children) == [False, True]
 
 
 async def test_a_root_that_requires_encryption_says_so_to_a_peer_without():
