@@ -58,6 +58,7 @@ class Reason(IntEnum):
     VERSION = 0x0B  # found by this end: the other speaks no version that we do (`versions`)
     ENCRYPTION = 0x0C  # one end requires encryption, or both can encrypt and the opening came without keys
     OTHER_PEER = 0x0D  # found by this end: the parent has another key than the peer that was asked for
+    DENIED = 0x0E  # the user of dcp does not want this peer, and the body says why
 
 
 MAX_QUERY_BYTES: Final = 60_000

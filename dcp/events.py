@@ -60,6 +60,7 @@ class LinkOpened(NamedTuple):
     reply: bytes
     public_key: bytes = b""
     """The parent's Ed25519 key, which it has proved to hold. Empty: the link is not encrypted."""
+    credentials: bytes = b""
 
 
 class LinkRefused(NamedTuple):
@@ -92,6 +93,8 @@ class OpeningReceived(NamedTuple):
     hello: bytes
     public_key: bytes = b""
     """The child's Ed25519 key, which it has proved to hold. Empty: the link will not be encrypted."""
+    credentials: bytes = b""
+    """What else it showed (`links.keying`)."""
 
 
 class ChildOpened(NamedTuple):

@@ -33,7 +33,7 @@ from dcp.links.cookies import CookieJar
 from dcp.links.downlink import Downlink
 from dcp.links.keying import OFF, Keying, LinkIdentity
 from dcp.links.secrecy import is_encrypted
-from dcp.links.unsealing import link_id_of, opened_untrusted
+from dcp.links.unsealing import bound_id_untrusted, link_id_of, opened_untrusted
 from dcp.links.uplink import Uplink
 from dcp.links.ways import Ways
 from dcp.log import Log
@@ -336,7 +336,7 @@ class Hub:
         return True
 
     def _receive_bound(self, data: bytes, address: SocketAddress, now: float) -> None:
-        link_id = link_id_of(data)
+        link_id = bound_id_untrusted(data)
         up = self._uplinks.get(link_id)
         if up is not None:
             receiver, uplink = up

@@ -76,7 +76,9 @@ class Placing:
         intake.reach.expire()
         if intake.position is None or intake.believes(parent, accept.head, now):
             parent.report_head(accept.head, now)
-        self._emit(events.LinkOpened(self._stream, link.id, link.dialled, accept.reply, link.public_key))
+        self._emit(
+            events.LinkOpened(self._stream, link.id, link.dialled, accept.reply, link.public_key, link.credentials)
+        )
         if intake.position is None:
             self.consider_start(now)
         else:

@@ -24,11 +24,12 @@ import trio
 from dcp import Gap, Omitted, Packet, Started
 from dcp.plain_errors import with_plain_errors
 from peer.items import Content, QuerySwitched
+from peer.listening import default_listen
 from peer.mesh.encoding import MAX_SOURCES_BYTES
 from peer.mesh.hostport import HostPort
 from peer.node import Peer
 from peer.opening import open_peer
-from peer.options import PeerOptions, default_listen
+from peer.options import PeerOptions
 from peer.role import Role
 
 SEPARATOR = "--"

@@ -9,6 +9,7 @@ are asked for a necessary condition of it (`Query.need`).
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from dcp import Gap, Omitted, Packet, PayloadRefused
 from dcp.events import QuerySwitched as ParentsSwitched
@@ -35,6 +36,8 @@ class Subscription:
         """Packets that came and were not handed over: this query does not match them."""
         self.unreadable = 0
         """Packets whose envelope could not be opened: handed over as gaps."""
+        self.keeps: Callable[[int, bytes], None] | None = None
+        """Called with each packet that is handed over, in its envelope, and its AN."""
         self._receiver = receiver
         self._policy = policy
         self._is_router = is_router
@@ -159,6 +162,8 @@ class Subscription:
                     matches = False
             if not matches:
                 return None
+        if self.keeps is not None:
+            self.keeps(packet.an, packet.payload)
         return Packet(packet.an, opened.content)
 
 

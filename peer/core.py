@@ -59,9 +59,10 @@ from peer.presence import Presence
 from peer.queries import NOTHING, XPathPolicy, token_of
 from peer.role import Role
 from peer.streaming import open_stream
-from peer.trust import doors
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
+from peer.trust.doors import Doors, is_peer
+from peer.trust.gate import Gate
 from peer.trust.signing import SigningQueue
 from xmlswitch import Query
 
@@ -90,9 +91,10 @@ class PeerCore:
         signer: BatchSigner | None = None,
         wall: Callable[[], float] = lambda: 0.0,
         identity: LinkIdentity | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """With a signer a root signs its packets, with the Unix time of `wall()`; `trust` is for all others. With an
-        identity, links are encrypted."""
+        identity, links are encrypted; with a gate, the owner's policy says with whom there are links."""
         self.config = config
         if policy is None:
             policy = XPathPolicy(Envelope(remembers=config.role is Role.ROUTER and config.deliver))
@@ -123,14 +125,14 @@ class PeerCore:
             )
         self.signing: SigningQueue | None = None
         if signer is not None and self.sender is not None:
-            self.signing = SigningQueue(self.sender, signer, wall)
+            self.signing = SigningQueue(self.sender, signer, wall, say=lambda beat: self.doors.say_beat(beat))
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
-            is_router = config.role is Role.ROUTER
-            self.client = Subscription(self.receiver, self.policy, config.query, is_router=is_router)
+            self.client = Subscription(self.receiver, self.policy, config.query, is_router=config.role is Role.ROUTER)
         self._links = LinkMap(self.receiver, self.sender)
         self.mesh = self._new_mesh(peer_id, rng, placement)
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
+        self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
         self._rng = rng
         self._placement = placement
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
@@ -176,10 +178,8 @@ class PeerCore:
 
     def start(self, *, now: float) -> None:
         """Take part in the mesh from now on."""
-        if self.config.role is Role.ROOT:
-            self.mesh.start_root(now=now)
-        else:
-            self.mesh.start(now=now)
+        begin = self.mesh.start_root if self.config.role is Role.ROOT else self.mesh.start
+        begin(now=now)
         if self.client is not None:
             self._look_at = now + self.config.flow.look_interval
         self._settle(now)
@@ -254,6 +254,7 @@ class PeerCore:
         if self._asking is not None and now >= self._asking.due:
             self._fit_query(now)
         self._presence.look(now)
+        self.doors.look(self.mesh, now)
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + self.config.flow.look_interval
             self._control_flow(now)
@@ -272,8 +273,6 @@ class PeerCore:
 
     def next_event(self) -> PeerEvent | None:
         return self._events.popleft() if self._events else None
-
-    # --- content ------------------------------------------------------------------------------------------------------
 
     def next_content(self) -> Content | None:
         """The next packet, with its envelope opened, gap, start or query switch for the client here."""
@@ -370,15 +369,17 @@ class PeerCore:
         stream = self.config.stream
         match effect:
             case meshevents.OpenLink(link, peer_id, address, hello):
-                number = self.hub.add_sender(stream, address, hello, now=now, is_expected=doors.is_peer(peer_id))
+                number = self.hub.add_sender(stream, address, hello, now=now, is_expected=is_peer(peer_id))
                 self._links.add_parent(number, link)
             case meshevents.AcceptLink(ticket, link, reply):
                 accepted = self.hub.accept(stream, ticket, reply, now=now)
+                self.doors.answered(ticket, accepted)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)
                 else:
                     self._links.add_child(accepted, link)
             case meshevents.RefuseLink(ticket, reason, body):
+                self.doors.answered(ticket, None)
                 self.hub.refuse(stream, ticket, REASON_BASE + reason, body)
             case meshevents.SendMessage(links, body):
                 for link in links:
@@ -394,13 +395,12 @@ class PeerCore:
     def _on_dcp(self, event: dcp_events.Event, now: float) -> None:
         mesh = self.mesh
         match event:
-            case dcp_events.OpeningReceived(_, ticket, address, query, hello, _):
-                if (why := doors.why_not_untrusted(event)) is not None:
-                    self.hub.refuse(self.config.stream, ticket, Reason.OTHER_PEER, why.encode())
-                else:
+            case dcp_events.OpeningReceived(_, ticket, address, query, hello):
+                if self.doors.admits(event, mesh, now):
                     mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
-            case dcp_events.LinkOpened(_, number, _, reply, _):
-                if (link := self._links.parent(number)) is not None:
+            case dcp_events.LinkOpened(_, number, _, reply):
+                link = self._links.parent(number)
+                if link is not None and self.doors.enters(event, link, mesh, now):
                     mesh.link_opened(link, reply, now=now)
             case dcp_events.LinkRefused(_, number, address, reason, body):
                 if (news := of_refusal(address, reason, body)) is not None:
@@ -414,7 +414,7 @@ class PeerCore:
                 if (link := self._links.forget_child(number)) is not None:
                     self._ended(link, reason, now)
             case dcp_events.MessageReceived(_, number, data):
-                if (link := self._links.any(number)) is not None:
+                if not self.doors.hears(event, mesh, now) and (link := self._links.any(number)) is not None:
                     mesh.receive_message(link, data, now=now)
             case dcp_events.InquiryReceived(ticket, address, body):
                 answer = mesh.answer_inquiry(body, address[:2], now=now)

@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from dht.addresses import endpoint_text
-from peer.mesh.events import Disputed, Starved
+from peer.mesh.events import Disputed, Incomplete, Starved
 from peer.mesh.parents import Parent
 
 
-def in_words(event: Disputed | Starved) -> str:
+def in_words(event: Disputed | Starved | Incomplete) -> str:
+    if isinstance(event, Incomplete):
+        return (
+            f"{event.missing} packets after {event.after} up to {event.until} are missing, by the count that a root "
+            "has signed: all parents left them out"
+        )
     if isinstance(event, Starved):
         return (
             f"parents report packets up to {event.head}, but have brought none for {event.seconds:.0f} s; "

@@ -49,6 +49,7 @@ class JoinKeywords(TypedDict, total=False):
     children_from: Sequence[str]
     carry: str | None
     dynamic: bool
+    grant: StrPath | None
 
 
 class RootKeywords(TypedDict, total=False):
@@ -72,6 +73,7 @@ class RootKeywords(TypedDict, total=False):
     compress: Literal["zstd", "zlib", "none"]
     owner: StrPath | None
     grant: StrPath | None
+    policy: StrPath | None
     unsigned: bool
     keep_numbers: bool
     raw: bool

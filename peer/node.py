@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -47,6 +47,9 @@ from peer.placements import placement_of
 from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
+from peer.trust.files import gate_for, watch_policy
+from peer.trust.grants import Policy
+from peer.trust.rootkeys import RootKeys
 from xmlswitch import MalformedDocument, Query, parse_document
 
 if TYPE_CHECKING:
@@ -99,7 +102,9 @@ class Peer:
             signer=signer_for(options, identity, grant),
             wall=time.time,
             identity=identity,
+            gate=gate_for(options, identity, grant, time.time),
         )
+        self._pass_keys_on()
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,
@@ -351,6 +356,7 @@ class Peer:
         item = self.core.next_content()
         if item is not None:
             self.relate.note(item)
+            self.core.doors.counting.note(item)
         if isinstance(item, Gap):
             self._tell(item)
         elif isinstance(item, Omitted):
@@ -382,7 +388,7 @@ class Peer:
             case meshevents.OtherVersion() | meshevents.LinkDenied():
                 log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
                 self._tell(event)
-            case meshevents.Disputed() | meshevents.Starved():
+            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete():
                 log.warning("%s: %s", self.options.stream, trouble_in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:
@@ -406,6 +412,9 @@ class Peer:
         await self._listeners.run_statistics()
 
     def _on_turn(self) -> None:
+        missing = self.core.doors.counting.judge(self.core.receiver, self.now())
+        if missing is not None:
+            self._on_event(meshevents.Incomplete(*missing))
         if self._listeners and self.parents != self._sound_told:
             self._tell(self._resilience())
         receiver = self.core.receiver
@@ -428,9 +437,14 @@ class Peer:
 
     def _roots_found(self, roots: Sequence[PeerRecord]) -> None:
         """The directory has checked that the stream's owner vouches for them."""
+        gate = self.core.doors.gate
         for root in roots:
+            if gate is not None and gate.set_owner(root.owner):
+                self.core.doors.policy_changed(self.core.mesh, self.now())
             if root.signs:
                 self.trust.add_key(root.public_key, expires_at=root.grant.expires_at if root.grant else None)
+                if gate is not None and gate.root_keys is not None:
+                    gate.root_keys.add(root.public_key, root.grant)
 
     async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
         """Keep the directory's word about us the same as the core's, from `may_publish` on."""
@@ -451,6 +465,37 @@ class Peer:
                     await directory.publish(record, placed=self.options.selection == "tree")
             except DhtError as error:
                 log.info("directory: %s", error)
+
+    def _pass_keys_on(self) -> None:
+        """Learn the keys of roots from parents too, and show those that are known to whoever is linked."""
+        gate = self.core.doors.gate
+        self.core.doors.counting.is_everything = self.options.query is None
+        if gate is None:
+            return
+        trust = self.trust
+        gate.root_keys = RootKeys(
+            self.options.stream, lambda key, expires_at: trust.add_key(key, expires_at=expires_at)
+        )
+        if self.core.signing is not None:
+            gate.root_keys.add(self.identity.public_key, self._grant)
+
+    def keep_envelopes(self, keep: Callable[[int, bytes], None]) -> RootKeys | None:
+        """Call `keep` with every packet that is handed over, as it was signed. What proves whose signatures count."""
+        if self.core.client is not None:
+            self.core.client.keeps = keep
+        return self.core.doors.gate.root_keys if self.core.doors.gate is not None else None
+
+    async def run_policy(self) -> None:
+        """Follow the owner's policy in its file (roots)."""
+        if self.options.policy is not None:
+            await watch_policy(self.options.policy, self.options.stream, self._policy_read)
+
+    def _policy_read(self, policy: Policy) -> None:
+        gate = self.core.doors.gate
+        if gate is not None and gate.adopt(policy):
+            log.info("%s: policy %d is in force", self.options.stream, policy.version)
+            self.core.doors.policy_changed(self.core.mesh, self.now())
+            self.driver.turn()
 
     def fail(self, problem: Exception) -> None:
         self.problem = problem

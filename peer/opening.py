@@ -19,9 +19,10 @@ from dcp.udp import UdpSocket
 from peer.directory import directory_options, grant_of
 from peer.errors import StreamUnavailable
 from peer.feeds.numbers import Numbers, numbers_of
+from peer.listening import default_listen
 from peer.mesh.hostport import HostPort
 from peer.node import Peer
-from peer.options import PeerOptions, default_listen
+from peer.options import PeerOptions
 from peer.ownership import checked_owner, owner_check
 from peer.role import Role
 from peer.sockets import PeerSocket
@@ -71,6 +72,7 @@ async def open_peer(
             nursery.start_soon(peer.lookups.run, directory)
             nursery.start_soon(peer.run_statistics)
             nursery.start_soon(peer.run_numbers)
+            nursery.start_soon(peer.run_policy)
             check = owner_check(options, own_owner, directory)
             nursery.start_soon(peer.run_publications, directory, check.may_publish if check is not None else None)
             peer.start()

@@ -312,6 +312,15 @@ class PeerOptions:
     grant: Path | None = option(
         None,
         "file with the owner's grant for this peer's --identity",
+        of=(*_JOINS, "root"),
+        read=path,
+        metavar="FILE",
+        keyword="StrPath | None",
+        convert=path,
+    )
+    policy: Path | None = option(
+        None,
+        "file with the owner's policy on who needs a grant, read again when it changes (skymesh keys)",
         of=("root",),
         read=path,
         metavar="FILE",
@@ -483,13 +492,3 @@ def _is_address(given: object) -> bool:
         case (str(host), int(port)):
             return bool(host) and 0 <= port < 1 << 16
     return False
-
-
-def default_listen(bootstrap: Sequence[HostPort]) -> HostPort:
-    """Loopback unless `bootstrap` names a peer elsewhere; IPv6 if it is named so."""
-    from dcp.links.link import is_loopback
-
-    families = {":" in host for host, _ in bootstrap}
-    if all(is_loopback(endpoint) for endpoint in bootstrap) and len(families) < 2:
-        return ("::1" if True in families else "127.0.0.1"), 0
-    return ("::" if True in families else "0.0.0.0"), 0  # `::` takes IPv4 as well

@@ -1,5 +1,5 @@
 """Refusals that somebody has to do something about, in words: another version of a protocol (docs/operations,
-Upgrading), encryption that one end lacks, another peer than the one that was asked for."""
+Upgrading), encryption or a grant that one end lacks, another peer than the one that was asked for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_refusal(address: SocketAddress, reason: int, body: bytes) -> OtherVersion
         return OtherVersion(address[:2], "DCP", lowest, highest, wire.VERSION)
     if reason == Reason.OTHER_PEER and len(body) == PUBLIC_KEY_BYTES:
         return LinkDenied(address[:2], other_peer_in_words(body))
-    if reason in (Reason.ENCRYPTION, Reason.OTHER_PEER):
+    if reason in (Reason.ENCRYPTION, Reason.OTHER_PEER, Reason.DENIED):
         return LinkDenied(address[:2], printable_untrusted(body))
     return None
 

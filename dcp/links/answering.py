@@ -17,7 +17,7 @@ from dcp.control import Reason
 from dcp.kinds import StreamKind
 from dcp.links.carriage import carriage_of
 from dcp.links.downlink import Downlink
-from dcp.links.keying import Keying, check_request_untrusted, ciphers_of_request_untrusted
+from dcp.links.keying import Keying, check_request_untrusted, ciphers_of_request_untrusted, split_untrusted
 from dcp.links.link import SocketAddress
 from dcp.links.sealing import granted_sealing
 from dcp.links.tickets import Tickets
@@ -64,6 +64,7 @@ class Answering:
     ) -> None:
         """An opening whose cookie was right. Idempotent: the same nonce is the same link. Raises MalformedDatagram."""
         if request.share is not None:
+            split_untrusted(request.hello)
             check_request_untrusted(request)
         known = self.by_nonce.get(request.nonce)
         if known is not None:
@@ -79,8 +80,11 @@ class Answering:
             self.tickets.dropped += 1
         elif (ticket := self.tickets.add(request, address, now)) is not None:
             # The query has not been looked at yet: that may cost something, and most of those refused need no look.
-            key = request.share.identity if request.share is not None else b""
-            self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, request.hello, key))
+            key, hello, credentials = b"", request.hello, b""
+            if request.share is not None:
+                key = request.share.identity
+                hello, credentials = split_untrusted(request.hello)
+            self._emit(events.OpeningReceived(self._stream, ticket, address, request.query, hello, key, credentials))
 
     def allows_query(self, now: float, host: str, cost: float) -> bool:
         """Whether a host may have more of its queries read now."""

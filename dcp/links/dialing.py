@@ -16,7 +16,7 @@ from dcp.control import Reason
 from dcp.errors import MalformedDatagram
 from dcp.handshake import Start
 from dcp.kinds import StreamKind
-from dcp.links.keying import Ciphers, Keying
+from dcp.links.keying import Ciphers, Keying, split_untrusted
 from dcp.links.link import SocketAddress, clock_of
 from dcp.links.sealing import wanted_sealing
 from dcp.links.uplink import Uplink
@@ -114,7 +114,9 @@ class Dialing:
                 ciphers = self._ciphers_untrusted(link, link.key, message)
                 if ciphers is None:
                     return True
+                reply, link.credentials = split_untrusted(message.reply)
                 link.encrypt(ciphers, message.share.identity if message.share is not None else b"")
+                message = message._replace(reply=reply)
                 link.key = None
                 self._keying.remember(link.dialled, now)
             elif message.share is not None:

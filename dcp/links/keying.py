@@ -12,6 +12,9 @@ signs its accept and the *binding*: a hash of everything that both ends must agr
 The keys are derived from the X25519 secret and the binding, so two ends with different views share no key: whoever
 sits between them can drop datagrams, and nothing else.
 
+Each end may add credentials to what it signs (grants, say), which dcp only carries: after hello and reply, followed by
+their length in 2 bytes.
+
 Old peers neither say nor understand any of this; with them a link is sealed as before, unless this end requires
 encryption, or has had an encrypted link with that address before. A request that came without keys from a child that
 can encrypt, to a parent that can, was tampered with, and is refused.
@@ -25,6 +28,7 @@ import hashlib
 import hmac
 import random
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -78,6 +82,8 @@ class Keying:
         self.suites = 0 if identity is None or encryption == OFF else SUITES
         """The ciphers that this end offers; 0: none."""
         self.requires = encryption == REQUIRE
+        self.credentials: Callable[[], bytes] = lambda: b""
+        """What this end shows the other when a link is opened."""
         self._rng = rng
         self._encrypted: OrderedDict[SocketAddress, float] = OrderedDict()
 
@@ -101,8 +107,9 @@ class Keying:
     # --- the child's side ---------------------------------------------------------------------------------------------
 
     def keyed(self, request: OpenRequest, key: X25519PrivateKey) -> OpenRequest:
-        """The request with this end's keys and signature."""
+        """The request with this end's keys, credentials and signature."""
         assert self._identity is not None
+        request = request._replace(hello=with_credentials(request.hello, self.credentials()))
         public = self._identity.public_key
         share = KeyShare(self.suites, key.public_key().public_bytes_raw(), public, _NO_SIGNATURE)
         signature = self._identity.sign(_request_message(request._replace(share=share)))
@@ -132,11 +139,13 @@ class Keying:
         return KeyShare(suite, key.public_key().public_bytes_raw(), self._identity.public_key, _NO_SIGNATURE)
 
     def signed(self, request: OpenRequest, accept: Accept) -> Accept:
-        """The accept, whose share is `share_for`'s, with a signature: it differs each time that it is repeated."""
+        """The accept, whose share is `share_for`'s, with credentials and a signature: it differs each time."""
         assert self._identity is not None
-        assert accept.share is not None
+        share = accept.share
+        assert share is not None
+        accept = accept._replace(reply=with_credentials(accept.reply, self.credentials()))
         signature = self._identity.sign(_accept_message(binding(request, accept), accept))
-        return accept._replace(share=accept.share._replace(signature=signature))
+        return accept._replace(share=share._replace(signature=signature))
 
 
 def ciphers_of_request_untrusted(request: OpenRequest, accept: Accept, key: X25519PrivateKey) -> Ciphers:
@@ -154,6 +163,19 @@ def check_request_untrusted(request: OpenRequest) -> None:
     if not request.share.suites & SUITES:
         raise MalformedDatagram("cipher", "none that is known here")
     _verify_untrusted(request.share, _request_message(request))
+
+
+def with_credentials(body: bytes, credentials: bytes) -> bytes:
+    return body + credentials + len(credentials).to_bytes(2, "big")
+
+
+def split_untrusted(body: bytes) -> tuple[bytes, bytes]:
+    """The hello or reply, and the credentials behind it."""
+    size = int.from_bytes(body[-2:], "big")
+    if len(body) < 2 + size:
+        raise MalformedDatagram("short", "credentials")
+    end = len(body) - 2 - size
+    return body[:end], body[end:-2]
 
 
 def binding(request: OpenRequest, accept: Accept) -> bytes:

@@ -6,7 +6,7 @@ from dcp import wire
 from dcp.errors import MalformedDatagram
 from dcp.links.address import SocketAddress, is_same
 from dcp.links.link import Link
-from dcp.links.secrecy import is_encrypted
+from dcp.links.secrecy import OVERHEAD, is_encrypted
 
 
 def link_id_of(data: bytes) -> int:
@@ -14,6 +14,13 @@ def link_id_of(data: bytes) -> int:
     if is_encrypted(data):
         return int.from_bytes(data[1:5], "big")
     return 0 if len(data) < wire.BODY_AT or data[1] & wire.OPEN else int.from_bytes(data[12:16], "big")
+
+
+def bound_id_untrusted(data: bytes) -> int:
+    """The same, for what is as long as a packet must be: a reset in answer to it is not longer."""
+    if is_encrypted(data) and len(data) < OVERHEAD:
+        raise MalformedDatagram("short", f"{len(data)} bytes")
+    return link_id_of(data)
 
 
 def opened_untrusted(link: Link, data: bytes, address: SocketAddress) -> bytes:

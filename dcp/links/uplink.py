@@ -32,6 +32,8 @@ class Uplink(Link):
         """What was last asked, with our keys."""
         self.is_expected: Callable[[bytes], bool] | None = None
         """Whether a parent with this Ed25519 key is the one that was asked for."""
+        self.credentials = b""
+        """What the parent showed us."""
         self.hello = hello
         self.epoch = 0
         """In which we last spoke to it."""

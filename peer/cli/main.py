@@ -14,6 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from peer.cli.errors import CliError, ExitCode, explain, nearest
+from peer.cli.keys import add_parsers as add_keys
+from peer.cli.keys import keys
+from peer.cli.verify import add_parser as add_verify
+from peer.cli.verify import verify
 from peer.version import version
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "peer.cli.root:root",
         "feed a stream into the mesh",
         "Two roots of one stream need one owner: give both the same --owner key file, or a --grant each\n"
-        "(python -m dht grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
+        "(skymesh keys grant). Without either, a root is its own owner, and no other root is believed beside it.\n\n"
         "examples:\n  skymesh root asdi --feed demo --owner asdi.key\n"
         "  skymesh root asdi --feed asdi:messages.txt --speed 60\n"
         "  producer | skymesh root ticks --feed - --framing nul",
@@ -150,6 +154,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     _add_query(commands, fill=only in (None, "query"))
     _add_goal(commands, fill=only in (None, "goal"))
     _add_pipe(commands, fill=only in (None, "pipe"))
+    add_keys(commands)
+    add_verify(commands)
     _add_config(commands)
     completion = commands.add_parser(
         "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
@@ -254,6 +260,10 @@ def main(argv: Sequence[str]) -> int:
 
             action = pipe.send if arguments.action == "send" else pipe.receive
             return action(_settings(f"pipe {arguments.action}", arguments))
+        case "keys":
+            return keys(arguments)
+        case "verify":
+            return verify(arguments)
         case "query":
             from peer.cli.query import check
 

@@ -16,7 +16,7 @@ from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.output import Printer
 from peer.cli.running import note, run
-from peer.options import default_listen
+from peer.listening import default_listen
 
 PATIENCE = 10.0
 """Seconds without any sender after which a receiver gives up."""

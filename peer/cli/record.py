@@ -19,6 +19,7 @@ from peer.items import Content
 from peer.node import Peer
 from peer.opening import open_peer
 from peer.role import Role
+from peer.trust.recording import ProofWriter
 
 READ_BATCH = 256
 SHORTEST_SYNC = 0.05
@@ -34,6 +35,7 @@ def record(settings: Settings) -> int:
         writer = packetlog.Writer(Path(settings["out"]).expanduser(), config, stream=settings["roots_key"])
     except OSError as error:
         raise CliError(f"--out {settings['out']}: {error.strerror}", ExitCode.DISK) from None
+    proofs = ProofWriter(writer.directory, config, settings["roots_key"])
     with writer:
         if writer.repair is not None:
             note(f"cut off {writer.repair.bytes_dropped} bytes that a crash left unfinished in {writer.repair.segment}")
@@ -47,14 +49,27 @@ def record(settings: Settings) -> int:
             async with open_peer(options) as peer, trio.open_nursery() as nursery:
                 nursery.start_soon(expect_directory, peer, settings)
                 await beside(peer, settings, nursery, live=True)
-                code = await _write(peer, writer, settings)
+                try:
+                    code = await _write(peer, writer, proofs, settings)
+                finally:
+                    await _in_thread(proofs.close)
                 nursery.cancel_scope.cancel()
             return code
 
         return run(settings, command)
 
 
-async def _write(peer: Peer, writer: packetlog.Writer, settings: Settings) -> int:
+async def _write(peer: Peer, writer: packetlog.Writer, proofs: ProofWriter, settings: Settings) -> int:
+    keys = peer.keep_envelopes(proofs.keep)
+
+    def write(kept: list[tuple[int, bytes]], items: list[Content], now: float) -> None:
+        proofs.flush(kept, keys, now)
+        writer.append(entries(items, now))
+
+    def sync() -> None:
+        proofs.sync()
+        writer.sync()
+
     count, packets = settings["count"], 0
     timeout = settings["timeout"] if settings["timeout"] is not None else float("inf")
     # The log syncs when it is written to; when nothing comes, it is for us to see to it.
@@ -66,19 +81,19 @@ async def _write(peer: Peer, writer: packetlog.Writer, settings: Settings) -> in
                 with trio.move_on_after(patience):
                     items = await peer.receive_many()
                 if items is None:
-                    await _in_thread(writer.sync)
+                    await _in_thread(sync)
                     continue
                 if not items:
                     break
                 if count is not None:
                     items = items[: _prefix(items, count - packets)]
                 packets += sum(isinstance(item, Packet | Omitted) for item in items)
-                await _in_thread(partial(writer.append, entries(items, time.time())))
+                await _in_thread(partial(write, proofs.take(), items, time.time()))
                 if count is not None and packets >= count:
                     return ExitCode.OK
     finally:
         # Before the peer leaves the mesh, which takes seconds: a supervisor may not wait that long.
-        await _in_thread(writer.sync)
+        await _in_thread(sync)
     if count is not None:
         raise CliError(f"{packets} of {count} packets came in {timeout:g} s", ExitCode.NOT_ALL)
     return ExitCode.OK

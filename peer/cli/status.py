@@ -15,8 +15,8 @@ from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.mesh_table import as_table, ordered, printable, short_id, shown
 from peer.cli.running import no_dht, note, run
+from peer.listening import default_listen
 from peer.observe.crawl import Crawler, MeshView, PeerView, open_crawler
-from peer.options import default_listen
 
 LOOK_INTERVAL = 0.1
 MAX_OWNERS_NAMED = 8

@@ -237,6 +237,16 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
+class Incomplete:
+    """Of the packets in (after, until], which a root has counted and signed, some were never handed over, without a
+    gap: all parents left them out together."""
+
+    after: int
+    until: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDenied:
     """A peer refused a link, or was not linked with, for a reason that somebody has to do something about."""
 
@@ -267,6 +277,7 @@ Event = (
     | Thawed
     | Disputed
     | Starved
+    | Incomplete
     | LinkDenied
     | OtherVersion
     | Leaving

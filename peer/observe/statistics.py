@@ -51,6 +51,8 @@ class ParentStatistics:
     """What carries the link: udp, tcp or another transport's name; multicast while its group is heard."""
     protection: str | None = None
     """What it sends unasked to make up for loss: "1 per 4" repairs per datagrams, or "copy"; None: nothing."""
+    encrypted: bool = False
+    """Whether the link is encrypted; with a peer of an earlier version it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class ChildStatistics:
     """Packets sent to it unmatched: its query would have taken too long on them. It filters them itself."""
     carrier: str = "udp"
     """What carries the link."""
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ def snapshot(
             lag=link.lag,
             cut_off=core.cut_off(child.link),
             carrier="multicast" if _is_in_group(core, link.link) else carrier_of(link.address),
+            encrypted=sender is not None and sender.links[link.link].is_encrypted,
         )
         for child in core.mesh.children.links.values()
         if (link := served.get(core.dcp_link(child.link) or 0)) is not None
@@ -236,6 +240,7 @@ def snapshot(
                 links.get(core.dcp_link(parent.link) or 0),
                 _carrier(core, links.get(core.dcp_link(parent.link) or 0)),
                 protection,
+                encrypted=_is_encrypted(core, core.dcp_link(parent.link)),
             )
             for parent in core.mesh.parents.links.values()
         ),
@@ -297,6 +302,8 @@ def _parent(
     link: UplinkStatistics | None,
     carrier: str,
     protection: ProtectionStatistics | None,
+    *,
+    encrypted: bool,
 ) -> ParentStatistics:
     protects = protection is not None and link is not None and link.link in protection.links
     return ParentStatistics(
@@ -315,7 +322,13 @@ def _parent(
         dispute=dispute,
         carrier=carrier if link is not None else "udp",
         protection=protection.choice if protection is not None and protects else None,
+        encrypted=encrypted,
     )
+
+
+def _is_encrypted(core: PeerCore, number: int | None) -> bool:
+    link = core.receiver.links.get(number or 0) if core.receiver is not None else None
+    return link is not None and link.is_encrypted
 
 
 def address_text(address: tuple[object, ...]) -> str:

@@ -21,6 +21,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from dcp.errors import PayloadRefused
+from peer.trust.beats import RootBeats
 from peer.trust.keys import SIGNER_BYTES, SigningKeys, signer_of
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class BatchSigner:
         self._sign = sign
         self._salt = salt
         self.signatures = 0
+
+    def beats(self) -> RootBeats:
+        """What signs how far the stream goes, with the same key."""
+        return RootBeats(self._stream.decode("ascii"), self.signer, self._sign, self._salt)
 
     def seal(self, packets: list[tuple[int, bytes]], *, start: int, time: int) -> list[bytes]:
         """The envelopes of a batch: (AN, inner envelope) in order, all in (start, last AN]."""

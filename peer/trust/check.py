@@ -45,6 +45,8 @@ class Trust:
         self._proofs: dict[int, bytes] = {}
         self._proof_bytes = 0
         self._condemned: deque[int] = deque(maxlen=MAX_FORGED)
+        self._beat_head: int | None = None
+        self._seen_head = 0
 
     def use(self, envelope: Envelope, matches: Callable[[bytes, bytes], bool]) -> None:
         """How what was signed is opened, and whether a query matches a packet."""
@@ -98,14 +100,20 @@ class Trust:
         if an in self._proofs:
             return
         self._proofs[an] = payload
+        self._seen_head = max(self._seen_head, an)
         self._proof_bytes += len(payload)
         while len(self._proofs) > MAX_PROOFS or self._proof_bytes > MAX_PROOF_BYTES:
             self._proof_bytes -= len(self._proofs.pop(next(iter(self._proofs))))
 
     # --- dcp.authority ------------------------------------------------------------------------------------------------
 
+    def set_head(self, head: int | None) -> None:
+        """By the roots' fresh beats (`beats`); None: there are none."""
+        self._beat_head = head
+
     def head(self) -> int | None:
-        return None
+        # Packets that were verified prove as much, and are newer than a beat that comes once a second.
+        return None if self._beat_head is None else max(self._beat_head, self._seen_head)
 
     def proves(self, an: int, query: bytes) -> bool:
         payload = self._proofs.get(an)

@@ -1,17 +1,38 @@
-"""Who comes in and whom we go to: both ends of a link must be the peers that the mesh takes them for.
+"""Who comes in and whom we go to, asked before the mesh is: the door of every link of a peer.
 
 dcp proves which key the other end of an encrypted link holds. Here that key is compared with the peer id that a join
-names, and with the one that was asked for. Links without encryption, to peers of earlier versions, prove nothing.
+names, and with the one that was asked for; then the gate is asked whether the owner's policy lets that peer in. Links
+without encryption, to peers of earlier versions, prove nothing.
+
+A policy comes with the credentials of an opening, or as a message on a link (0x50, then the policy). One that is newer
+than ours goes on to all other links, and those that it does not allow are closed. So do the signed beats of roots
+(`beats`): a message of 0x51, then the beat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from dcp import Hub, Reason
 from dcp import events as dcp_events
 from dht.identity import id_text, peer_id_of
 from peer.mesh.encoding import decode_join_untrusted
-from peer.mesh.messages import MalformedMessage, PeerId
+from peer.mesh.events import LinkDenied, LinkId
+from peer.mesh.messages import MalformedMessage, PeerId, RefuseReason
+from peer.trust.beats import BeatBook
+from peer.trust.counting import Counting
+from peer.trust.gate import Gate, Shown
+
+if TYPE_CHECKING:
+    from peer.link_map import LinkMap
+    from peer.mesh.machine import Mesh
+    from peer.trust.check import Trust
+
+LOOK_INTERVAL = 5.0
+"""How often grants that have run out are looked for."""
+_BEAT = b"\x51"
+_POLICY = b"\x50"  # the mesh's own messages begin with their version
 
 
 def is_peer(peer_id: PeerId) -> Callable[[bytes], bool]:
@@ -19,8 +40,130 @@ def is_peer(peer_id: PeerId) -> Callable[[bytes], bool]:
     return lambda public_key: bytes(peer_id_of(public_key)) == peer_id
 
 
-def why_not_untrusted(opening: dcp_events.OpeningReceived) -> str | None:
-    """Why a join is refused before the mesh looks at it."""
+class Doors:
+    def __init__(
+        self,
+        stream: str,
+        hub: Hub,
+        links: LinkMap,
+        gate: Gate | None,
+        tell: Callable[[LinkDenied], None],
+        *,
+        trust: Trust | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Without a gate only keys are compared, and without trust no beats are heard."""
+        self.book = BeatBook(stream, trust.keys, wall, trust.set_head) if trust is not None else None
+        self.counting = Counting()
+        self.gate = gate
+        self._stream, self._hub, self._links, self._tell = stream, hub, links, tell
+        self._waiting: dict[int, Shown] = {}  # by ticket
+        self._children: dict[int, Shown] = {}  # by dcp's number
+        self._parents: dict[int, Shown] = {}
+        self._look_at = 0.0
+        if gate is not None:
+            hub.keying.credentials = gate.credentials
+
+    def admits(self, opening: dcp_events.OpeningReceived, mesh: Mesh, now: float) -> bool:
+        """Whether the mesh may look at a join; if not, it has been refused."""
+        why = _other_peer_untrusted(opening)
+        if why is not None:
+            self._hub.refuse(self._stream, opening.ticket, Reason.OTHER_PEER, why.encode())
+            return False
+        if self.gate is None:
+            return True
+        shown, is_news = self.gate.look_untrusted(opening.public_key, opening.credentials)
+        if is_news:
+            self.policy_changed(mesh, now)
+        why = self.gate.why_not_child(shown)
+        if why is not None:
+            self.gate.denied += 1
+            self._hub.refuse(self._stream, opening.ticket, Reason.DENIED, why.encode())
+            return False
+        self._waiting[opening.ticket] = shown
+        return True
+
+    def answered(self, ticket: int, number: int | None) -> None:
+        """The mesh has accepted a join as this link of dcp, or refused it."""
+        shown = self._waiting.pop(ticket, None)
+        if shown is not None and number is not None:
+            self._children[number] = shown
+
+    def enters(self, opened: dcp_events.LinkOpened, link: LinkId, mesh: Mesh, now: float) -> bool:
+        """Whether a parent that has accepted us may be one; if not, it has been left."""
+        if self.gate is None:
+            return True
+        shown, is_news = self.gate.look_untrusted(opened.public_key, opened.credentials)
+        if is_news:
+            self.policy_changed(mesh, now)
+        why = self.gate.why_not_parent(shown)
+        if why is None:
+            self._parents[opened.link] = shown
+            return True
+        self.gate.denied += 1
+        self._links.close(link, Reason.DENIED)
+        mesh.link_refused(link, RefuseReason.POLICY, b"", now=now)
+        self._tell(LinkDenied(opened.address[:2], why))
+        return False
+
+    def hears(self, message: dcp_events.MessageReceived, mesh: Mesh, now: float) -> bool:
+        """Whether a message was about the policy or the head of the stream, and not for the mesh."""
+        if message.data[:1] == _BEAT:
+            is_of_parent = message.link in self._parents
+            beat = self.book.hear_untrusted(message.data[1:], now) if self.book is not None and is_of_parent else None
+            if beat is not None:
+                self.counting.hear(beat, now)
+                self.say_beat(message.data[1:])
+            return True
+        if message.data[:1] != _POLICY:
+            return False
+        if self.gate is not None and self.gate.adopt_untrusted(message.data[1:]):
+            self.policy_changed(mesh, now)
+        return True
+
+    def say_beat(self, beat: bytes) -> None:
+        """To the children; those without encryption are of a version that does not know beats."""
+        for number, shown in self._children.items():
+            link = self._links.any(number)
+            if link is not None and shown.peer_id is not None:
+                self._links.send(link, _BEAT + beat)
+
+    def policy_changed(self, mesh: Mesh, now: float) -> None:
+        """Tell all links, and close those that it does not allow."""
+        self._look_at = now
+        if self.gate is None or self.gate.policy is None:
+            return
+        body = _POLICY + self.gate.policy.encode()
+        for number in (*self._parents, *self._children):
+            link = self._links.any(number)
+            if link is not None:
+                self._links.send(link, body)
+        self.look(mesh, now)
+
+    def look(self, mesh: Mesh, now: float) -> None:
+        """Close links that are no longer allowed: by a new policy, or since a grant has run out."""
+        if self.book is not None:
+            self.book.look(now)
+        if self.gate is None or now < self._look_at:
+            return
+        self._look_at = now + LOOK_INTERVAL
+        for table, why_not in (
+            (self._children, self.gate.why_not_child),
+            (self._parents, self.gate.why_not_parent),
+        ):
+            for number, shown in list(table.items()):
+                link = self._links.any(number)
+                if link is None:
+                    del table[number]
+                elif why_not(shown) is not None:
+                    del table[number]
+                    self.gate.denied += 1
+                    self._links.close(link, Reason.DENIED)
+                    mesh.link_reset(link, now=now)
+
+
+def _other_peer_untrusted(opening: dcp_events.OpeningReceived) -> str | None:
+    """Why a join is not that of the peer that opened the link."""
     if not opening.public_key:
         return None
     try:

@@ -18,7 +18,17 @@ SIGNATURES_PER_SECOND = 500
 class SigningQueue:
     """Invariant: `head` is the last AN given out, signed or not. `wall()` is the Unix time that is signed."""
 
-    def __init__(self, sender: Sender, signer: BatchSigner, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        signer: BatchSigner,
+        wall: Callable[[], float],
+        *,
+        say: Callable[[bytes], None] = lambda beat: None,
+    ) -> None:
+        """`say` is given the signed beats (`beats`)."""
+        self._beats = signer.beats()
+        self._say = say
         self._sender = sender
         self._signer = signer
         self._wall = wall
@@ -36,7 +46,10 @@ class SigningQueue:
 
     @property
     def due_at(self) -> float | None:
-        return self._next_at if self._waiting else None
+        beat_at = self._beats.due_at
+        if not self._waiting:
+            return beat_at
+        return self._next_at if beat_at is None else min(self._next_at, beat_at)
 
     def add(self, payload: bytes, *, an: int | None, contiguous: bool) -> int:
         """As `Sender.publish`, which gets the packet when it is signed."""
@@ -52,7 +65,13 @@ class SigningQueue:
         return an
 
     def flush(self, now: float, *, at_once: bool = False) -> None:
-        """Sign what waits, if it is time."""
+        """Sign what waits, if it is time, and how far the stream goes."""
+        self._sign_waiting(now, at_once=at_once)
+        beat = self._beats.next(now, self._wall())
+        if beat is not None:
+            self._say(beat)
+
+    def _sign_waiting(self, now: float, *, at_once: bool) -> None:
         if not self._waiting or (now < self._next_at and not at_once):
             return
         self._next_at = now + 1 / SIGNATURES_PER_SECOND
@@ -71,8 +90,11 @@ class SigningQueue:
         self._publish(batch, start, contiguous=is_contiguous)
 
     def _publish(self, batch: list[tuple[int, bytes]], start: int, *, contiguous: bool) -> None:
+        if not contiguous:
+            self._beats.begin_again()
         for (an, _), envelope in zip(batch, self._seal(batch, start), strict=True):
             self._sender.publish(envelope, an=an, contiguous=contiguous)
+            self._beats.published(an)
             contiguous = True
         self._end = batch[-1][0]
 
@@ -80,10 +102,12 @@ class SigningQueue:
         """Nothing up to here can be had: no batch says otherwise."""
         self.flush(now, at_once=True)
         self._sender.publish_hole(until)
+        self._beats.begin_again()
         self._end = None
 
     def sealed_alone(self, an: int, payload: bytes) -> bytes:
         """A packet that comes late, in a batch of its own."""
+        self._beats.begin_again()
         return self._seal([(an, payload)], an - 1)[0]
 
     def _seal(self, batch: list[tuple[int, bytes]], start: int) -> list[bytes]:

@@ -339,3 +339,11 @@ def test_a_key_of_low_order_makes_no_link():
     )
     linked(world)
     assert world.senders["root"].links == {}
+
+
+def test_a_short_encrypted_datagram_brings_no_answer():
+    """One byte once brought a reset of 17: a forged source address would have made us a small amplifier."""
+    hub = World(15, encrypts=True).hub("x")
+    for length in range(1, 60):
+        hub.receive_datagram(b"\xf0" + bytes(length - 1), ("192.0.2.1", 9), now=float(length))
+        assert sum(len(answer) for answer, _ in hub.datagrams_to_send(now=float(length))) <= length

@@ -51,7 +51,7 @@ _IDENTITY = Identity.generate()
 
 def fuzz_wire(data: bytes) -> None:
     """A whole hub: nothing that a stranger sends raises, or makes it answer with more bytes than it was sent."""
-    hub = Hub(Config(), rng=random.Random(1))
+    hub = Hub(Config(), rng=random.Random(1), identity=_IDENTITY)
     hub.serve("s")
     hub.subscribe("t")
     hub.receive_datagram(data, STRANGER, now=1.0)

@@ -13,7 +13,7 @@ import peer
 from dht.addresses import endpoint_text, parse_endpoint
 from peer.errors import FeedError
 from peer.feeds.plan import parse_tcp
-from peer.options import default_listen
+from peer.listening import default_listen
 from peer.optionspec import address
 from tests.peer.cli.command import PATIENCE, REPOSITORY, root
 from tests.peer.cli.inprocess import call_here

@@ -21,6 +21,7 @@ import peer
 from peer import blocking, packetlog
 from peer.cli import record as cli_record
 from peer.cli.errors import ExitCode
+from peer.trust.recording import ProofWriter
 from tests.peer.cli.command import LOCAL, PATIENCE, REPOSITORY, Running, clean_environment, root, running
 from tests.peer.cli.inprocess import call_here, root_here
 
@@ -250,6 +251,9 @@ async def test_a_recording_is_on_the_disk_before_its_peer_leaves_the_mesh(tmp_pa
             self.items = [[dcp.Packet(an, b"<p/>") for an in range(50)]]
             self.is_logged = trio.Event()
 
+        def keep_envelopes(self, keep):
+            return None
+
         async def receive_many(self):
             if self.items:
                 return self.items.pop()
@@ -260,7 +264,8 @@ async def test_a_recording_is_on_the_disk_before_its_peer_leaves_the_mesh(tmp_pa
     settings = {"count": None, "timeout": None, "sync_seconds": 60.0}
     with packetlog.Writer(tmp_path) as writer:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(cli_record._write, source, writer, settings)
+            proofs = ProofWriter(tmp_path, writer.config, "s")
+            nursery.start_soon(cli_record._write, source, writer, proofs, settings)
             await source.is_logged.wait()
             nursery.cancel_scope.cancel()
         assert packetlog.Reader(tmp_path).end_position() == 50

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from dcp import Packet
+from dht.identity import Identity, id_text
 from peer.mesh import events as meshevents
 from peer.opening import open_peer
 from peer.options import PeerOptions
@@ -106,6 +107,8 @@ async def test_a_mesh_is_upgraded_one_peer_after_the_other():
         await root.send(b"<p>1</p>")
         assert [await next_packet(peer) for peer in (old, new)] == [b"<p>1</p>"] * 2
         assert (is_encrypted(old), is_encrypted(new)) == ([False], [True])
+        assert [peer.statistics().parents[0].encrypted for peer in (old, new)] == [False, True]
+        assert sorted(child.encrypted for child in root.statistics().children) == [False, True]
 
 
 async def test_a_root_that_requires_encryption_says_so_to_a_peer_without():
@@ -121,3 +124,20 @@ async def test_a_root_that_requires_encryption_says_so_to_a_peer_without():
 def test_cleartext_and_require_contradict_each_other():
     with pytest.raises(ValueError, match="mutually exclusive"):
         PeerOptions(stream="s", encryption="require", cleartext=True)
+
+
+async def test_a_child_learns_the_keys_of_roots_from_its_parent(tmp_path):
+    """Also where the directory does not answer: what it would say is the owner's word, and so is this."""
+    Identity.load_or_create(tmp_path / "owner.key")
+    async with mesh() as start:
+        root = await start(Role.ROOT, owner=tmp_path / "owner.key")
+        root.core.sender.publish_hole(0)
+        router = await start(Role.ROUTER, owner_id=id_text(root.owner))
+        await router.wait_parents(1)
+        gate = router.core.doors.gate
+        assert gate is not None
+        while not gate.root_keys:
+            await router.wait_turn()
+        assert router.trust.is_signed
+        await root.send(b"<p>1</p>")
+        assert await next_packet(router) == b"<p>1</p>"
