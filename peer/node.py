@@ -41,6 +41,7 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
+from peer.optimizer.placement import GoalPlacement
 from peer.options import PeerOptions, placement_named
 from peer.own_record import own_record, public_address
 from peer.queries import XPathPolicy
@@ -82,12 +83,15 @@ class Peer:
             remembers=options.role is not Role.ROOT and options.deliver,
         )
         self.trust = Trust(options.stream)
+        self._placement = placement_named(options.selection)
+        if options.role is Role.ROOT:
+            self._follow(self.owner)
         self.core = PeerCore(
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._envelope, clock=time.perf_counter),
-            placement=placement_named(options.selection),
+            placement=self._placement,
             trust=self.trust,
             signer=signer_for(options, identity, grant),
             wall=time.time,
@@ -420,9 +424,16 @@ class Peer:
 
     def _roots_found(self, roots: Sequence[PeerRecord]) -> None:
         """The directory has checked that the stream's owner vouches for them."""
+        if roots:
+            self._follow(bytes(roots[0].owner))
         for root in roots:
             if root.signs:
                 self.trust.add_key(root.public_key, expires_at=root.grant.expires_at if root.grant else None)
+
+    def _follow(self, owner: bytes) -> None:
+        """Goals of this owner count from now on."""
+        if isinstance(self._placement, GoalPlacement):
+            self._placement.follow(self.options.stream, owner)
 
     async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
         """Keep the directory's word about us the same as the core's, from `may_publish` on."""

@@ -30,7 +30,7 @@ DEFAULT_CAPACITY = 6
 MAX_CAPACITY = 4_096
 """Children. Each costs a link's buffers and a share of the work per packet; records and messages count in 16 bits."""
 PLACEMENTS = {
-    "scored": "peer.mesh.placement.scored:ScoredPlacement",
+    "scored": "peer.optimizer.placement:GoalPlacement",
     "walk": "peer.mesh.placement.walk:WalkPlacement",
 }
 """How a peer finds its place in the mesh, by the name that users give (`selection`), and where it is written."""

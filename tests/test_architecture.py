@@ -54,8 +54,16 @@ SHELL = {
             "peer.directory",
         ),
         *("peer.session", "peer.sockets", "peer.tcp", "peer.cli", "peer.__main__", "peer.packetlog.writer"),
+        "peer.observe.goals",
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
-        *("peer.gateway.app", "peer.gateway.serve", "peer.observe.crawl", "peer.observe.status", "peer.observe.trace"),
+        *(
+            "peer.gateway.app",
+            "peer.gateway.serve",
+            "peer.observe.crawl",
+            "peer.observe.goals",
+            "peer.observe.status",
+            "peer.observe.trace",
+        ),
     ),
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "logging", "threading", "subprocess", "selectors", "select"}
