@@ -155,6 +155,8 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         _JSON,
         Setting("wide", "show level, hops, age, version and all parents too, and cut nothing off", default=False,
                 is_switch=True),
+        Setting("goal", "show the stream's goal, what each peer costs and which constraints it breaks", default=False,
+                is_switch=True),
         Setting("dot", "print a graph for Graphviz", default=False, is_switch=True),
         Setting("watch", "look again every few seconds, until stopped", default=False, is_switch=True),
         Setting("interval", "seconds between two looks of --watch", decimal, 2.0, "SECONDS"),
@@ -169,6 +171,13 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         _JSON,
     ),
     "goal check": (_JSON,),
+    "goal set": (
+        Setting("owner", "key file of the stream's owner, as for `root --owner`", path, metavar="FILE", required=True),
+        _JSON,
+        _FIND,
+        *_LOGS,
+    ),
+    "goal show": (_JSON, _FIND, *_LOGS),
     "pipe send": (
         _PIPE_NAME,
         Setting("listen", "UDP address to send from; `:0` opens it to the network", address, metavar="HOST:PORT",
@@ -193,7 +202,7 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         *_LOGS,
     ),
 }  # fmt: skip
-_ABOUT_A_STREAM = ("join", "root", "bridge", "gateway", "record", "status", "combine")
+_ABOUT_A_STREAM = ("join", "root", "bridge", "gateway", "record", "status", "combine", "goal set", "goal show")
 
 
 def settings_for(command: str) -> tuple[Setting, ...]:
