@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from peer.goals.signed import MalformedGoal, OwnedGoal, read_goal_untrusted
@@ -37,6 +38,7 @@ STRANGERS = 3
 TRIAL_SECONDS = 5.0
 AVOID_SECONDS = 600.0
 """How long a parent that did not keep its promise in its trial is not tried again."""
+LEAST_SCALE = 0.25
 PROMISE = 0.8
 """A newcomer that says it is this much better than every other parent must bring first copies..."""
 LEAST_FIRST = 0.1
@@ -171,6 +173,20 @@ class GoalPlacement(ScoredPlacement):
                 found[parent.peer_id] = way
         return found
 
+    def _scale(self, around: Neighbourhood) -> float:
+        """What a round trip on a link is to that of an inquiry, by the parents, of which both are known.
+
+        An inquiry takes longer: a stranger has to prove its address first. Without this every candidate would look
+        twice as far as it is.
+        """
+        qualities, ratios = around.qualities(), []
+        for parent in around.sound_parents:
+            quality, known = qualities.get(parent.link), self._known.get(parent.peer_id)
+            trip = known.round_trip if known is not None else None
+            if quality is not None and quality.round_trip is not None and trip:
+                ratios.append(quality.round_trip / trip)
+        return min(1.0, max(LEAST_SCALE, median(ratios))) if ratios else 1.0
+
     def _own_path(self, around: Neighbourhood) -> list[float] | None:
         assert self.course is not None
         if around.level == ROOT_LEVEL:
@@ -202,12 +218,13 @@ class GoalPlacement(ScoredPlacement):
         node, ways = _node(around), self._parent_ways(around)
         if len(ways) < len(around.sound_parents):
             return None  # a parent that has not said anything yet cannot be compared
-        worth = self.course.worth
+        worth, scale = self.course.worth, self._scale(around)
         held = [Way(p, worth(way, node), self._known[p].said.hops) for p, way in ways.items()]
         offers = []
         for candidate in around.candidates:
-            way = self._way(candidate.peer_id, None, None, around.now)
             known = self._known.get(candidate.peer_id)
+            trip = known.round_trip if known is not None else None
+            way = self._way(candidate.peer_id, None if trip is None else trip * scale, None, around.now)
             if way is None or known is None or known.said.free <= 0 or not self._may_try(candidate.peer_id, around.now):
                 continue
             if candidate.peer_id not in around.disputed:

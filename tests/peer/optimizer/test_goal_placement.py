@@ -100,6 +100,14 @@ def test_a_candidate_that_is_not_worth_it_is_left_alone(changes):
     assert placement.better(around(PARENTS, [candidate("new")]), Random(1)) is None
 
 
+def test_candidates_are_not_taken_for_farther_because_inquiries_take_longer():
+    """A stranger has to prove its address first: an inquiry took two round trips, and nobody ever moved."""
+    placement = settled()
+    says(placement, "new", 0.050, 0.026)
+    measured = {1: LinkQuality(round_trip=0.010), 2: LinkQuality(round_trip=0.030)}  # half of what inquiries took
+    assert placement.better(around(PARENTS, [candidate("new")], qualities=measured), Random(1)).candidate == b"new"
+
+
 def test_after_a_move_a_peer_stays_for_a_while():
     placement = settled()
     says(placement, "new", 0.0, 0.010)
