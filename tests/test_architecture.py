@@ -54,7 +54,7 @@ SHELL = {
             "peer.directory",
         ),
         *("peer.session", "peer.sockets", "peer.tcp", "peer.cli", "peer.__main__", "peer.packetlog.writer"),
-        "peer.observe.goals",
+        *("peer.observe.goals", "peer.feeds.rss"),
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
         *(
             "peer.gateway.app",

@@ -101,7 +101,8 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
     "root": (
         Setting(
             "feed",
-            "FILE, -, tcp://HOST:PORT, tcp-listen://HOST:PORT, asdi:SOURCE, archive:PATH, log:DIR, demo, demo:COPIES",
+            "FILE, -, tcp://HOST:PORT, tcp-listen://HOST:PORT, asdi:SOURCE, rss:URL-or-OPML, archive:PATH, log:DIR, "
+            "demo, demo:COPIES",
             metavar="SOURCE",
             required=True,
         ),
