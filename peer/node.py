@@ -96,6 +96,9 @@ class Peer:
             signer=signer_for(options, identity, grant),
             wall=time.time,
         )
+        if isinstance(self._placement, GoalPlacement):
+            policy = self.core.policy
+            self._placement.cpu = lambda: policy.seconds_per_packet
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,

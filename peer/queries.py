@@ -48,6 +48,11 @@ class XPathPolicy:
         self._watched: Query | None = None
         self._decoded: ByteCache[bytes, Query] = ByteCache(MAX_REMEMBERED_BYTES)
 
+    @property
+    def seconds_per_packet(self) -> float:
+        """What matching a packet for all children takes on average; 0 without a clock."""
+        return self.route_seconds / self.routed if self.routed else 0.0
+
     def query_of(self, token: bytes) -> Query:
         """The query behind a token that was checked before; QueryError or MalformedQuery otherwise."""
         known = self._decoded.get(token)

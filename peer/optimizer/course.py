@@ -30,7 +30,8 @@ from peer.goals.vocabulary import Vocabulary
 from peer.optimizer.blending import blend
 
 LINK_MEASURED = frozenset({"latency", "loss"})
-NODE_MEASURED = frozenset({"fanout", "load", "hops", "parents"})
+NODE_MEASURED = ("cpu", "fanout", "load", "hops", "parents")
+"""What a peer knows of itself, and says to its neighbours in this order. Append only: the order is the protocol."""
 MAX_AGGREGATES = 8
 PENALTY = 1e6
 """How much more a constraint that is broken by its own threshold weighs than a cost of 1: constraints come first."""
@@ -73,11 +74,13 @@ class Course:
         """A root's path values."""
         return [math.inf if a.function is Function.MIN else 0.0 for a in self.aggregates]
 
-    def through(self, told: Sequence[float], link: Mapping[str, float]) -> list[float]:
-        """Path values through one parent: what it says, and the link to it."""
+    def through(self, told: Sequence[float], link: Mapping[str, float], sender: Mapping[str, float]) -> list[float]:
+        """Path values through one parent: what it says of its path and of itself, and the link to it."""
         found = []
         for aggregate, before in zip(self.aggregates, told, strict=True):
-            here = self._evaluate(aggregate.value, lambda value: link.get(value.name, 0.0))
+            here = self._evaluate(
+                aggregate.value, lambda v: (link if v.scope is Scope.LINK else sender).get(v.name, 0.0)
+            )
             match aggregate.function:
                 case Function.MIN:
                     found.append(min(before, here))
@@ -141,7 +144,7 @@ def unmeasured(cost: Cost) -> list[str]:
                 found.append(str(part))
             elif part.function is Function.AVERAGE:
                 found.append(f"the length of a path, for {part}")
-            found += [str(v) for v in parts(part.value) if isinstance(v, Value) and not _is_of_link(v)]
+            found += [str(v) for v in parts(part.value) if isinstance(v, Value) and not _is_measured(v)]
     inside = {id(v) for part in parts(cost) if isinstance(part, NodeAggregate) for v in parts(part.value)}
     found += [
         str(v)
@@ -151,8 +154,8 @@ def unmeasured(cost: Cost) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _is_of_link(value: Value) -> bool:
-    return value.scope is Scope.LINK and value.name in LINK_MEASURED
+def _is_measured(value: Value) -> bool:
+    return value.name in (LINK_MEASURED if value.scope is Scope.LINK else NODE_MEASURED)
 
 
 def _join(operator: str, left: float, right: float) -> float:

@@ -9,7 +9,7 @@ first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from peer.goals.vocabulary import VOCABULARY, Vocabulary
 from peer.mesh.levels import ROOT_LEVEL
 from peer.mesh.placement.moves import Drop, Replace
 from peer.mesh.placement.scored import ScoredPlacement
-from peer.optimizer.course import Course
+from peer.optimizer.course import NODE_MEASURED, Course
 from peer.optimizer.proposing import Hysteresis, Offer, Way, best_move
 from peer.optimizer.said import Said, read_said_untrusted
 
@@ -73,6 +73,8 @@ class GoalPlacement(ScoredPlacement):
         self._avoided: dict[PeerId, float] = {}
         self._moved_at = -math.inf
         self._trying: PeerId | None = None
+        self.cpu: Callable[[], float] = lambda: 0.0
+        """Seconds of processor time per packet, as the owner of this object measures it."""
         self.moves = 0
         self.taken_back = 0
 
@@ -126,10 +128,18 @@ class GoalPlacement(ScoredPlacement):
         if self._held is None:
             return {}
         room = max(0, around.config.capacity - around.config.reserved_slots - len(around.children))
-        said = Said(self._held.version, self._held.digest, hops=around.hops, free=room, problem=self.problem)
+        own = self._node(around)
+        said = Said(
+            self._held.version,
+            self._held.digest,
+            hops=around.hops,
+            free=room,
+            problem=self.problem,
+            node=tuple(own[name] for name in NODE_MEASURED),
+        )
         path = self._own_path(around) if self.course is not None else None
         if self.course is not None and path is not None:
-            standing = self.course.standing(path, _node(around))
+            standing = self.course.standing(path, own)
             worst = max(standing.broken, key=lambda b: b[1], default=("", 0.0))
             said = replace(said, path=tuple(path), cost=standing.cost, violation=standing.violation, broken=worst[0])
         return said.as_values()
@@ -161,7 +171,8 @@ class GoalPlacement(ScoredPlacement):
         trip = round_trip if round_trip is not None else known.round_trip
         if trip is None or known.said.version != held.version or len(known.said.path) != len(course.aggregates):
             return None
-        return course.through(known.said.path, {"latency": trip / 2, "loss": loss or 0.0})
+        sender = dict(zip(NODE_MEASURED, known.said.node, strict=False))
+        return course.through(known.said.path, {"latency": trip / 2, "loss": loss or 0.0}, sender)
 
     def _parent_ways(self, around: Neighbourhood) -> dict[PeerId, list[float]]:
         qualities, found = around.qualities(), {}
@@ -194,6 +205,17 @@ class GoalPlacement(ScoredPlacement):
         ways = list(self._parent_ways(around).values())
         return self.course.together(ways) if ways else None
 
+    def _node(self, around: Neighbourhood) -> dict[str, float]:
+        """What a peer knows of itself."""
+        children = float(len(around.children))
+        return {
+            "cpu": self.cpu(),
+            "fanout": children,
+            "load": children / max(1, around.config.capacity),
+            "hops": float(around.hops),
+            "parents": float(len(around.sound_parents)),
+        }
+
     # Decisions
 
     def to_probe(self, around: Neighbourhood, rng: Random) -> list[PeerId]:
@@ -215,7 +237,7 @@ class GoalPlacement(ScoredPlacement):
             return super().better(around, rng)
         if around.now - self._moved_at < self._rules.dwell:
             return None
-        node, ways = _node(around), self._parent_ways(around)
+        node, ways = self._node(around), self._parent_ways(around)
         if len(ways) < len(around.sound_parents):
             return None  # a parent that has not said anything yet cannot be compared
         worth, scale = self.course.worth, self._scale(around)
@@ -242,7 +264,7 @@ class GoalPlacement(ScoredPlacement):
         plain = len(sound) < len(around.parents) or any(parent.dispute is not None for parent in sound)
         if self.course is None or plain or not ways or len(sound) <= around.config.parents_wanted:
             return super().surplus(around)
-        node = _node(around)
+        node = self._node(around)
         worths = {p.peer_id: self.course.worth(ways[p.peer_id], node) for p in sound if p.peer_id in ways}
         goes = self._broke_its_promise(around, worths)
         if goes is not None:
@@ -269,14 +291,3 @@ class GoalPlacement(ScoredPlacement):
             return None
         is_promise = worths[newcomer.peer_id] < PROMISE * min(others)
         return newcomer if is_promise and quality.first_share < LEAST_FIRST else None
-
-
-def _node(around: Neighbourhood) -> dict[str, float]:
-    """What a peer knows of itself."""
-    children = float(len(around.children))
-    return {
-        "fanout": children,
-        "load": children / max(1, around.config.capacity),
-        "hops": float(around.hops),
-        "parents": float(len(around.sound_parents)),
-    }

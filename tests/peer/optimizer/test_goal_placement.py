@@ -146,6 +146,17 @@ def test_a_parent_that_says_nothing_stops_no_repair_and_no_pruning():
     assert placement.surplus(around([*PARENTS, Held("third", 3, hops=9)])).parent == 3
 
 
+def test_what_a_parent_says_of_itself_counts_in_the_path():
+    """Processor time is spent by the sender of a hop, so it belongs to whoever forwards."""
+    placement = following("minimize average(path sum(link.latency + node.cpu))")
+    placement.cpu = lambda: 0.004
+    root = read_said_untrusted(placement.values(around([], level=0)))
+    assert (root.path, root.node[0]) == ((0.0,), 0.004)
+    placement.measured(PeerId(b"near"), 0.020, root.as_values(), 99.0)
+    said = read_said_untrusted(placement.values(around(PARENTS[:1])))
+    assert said.path == (pytest.approx(0.010 + 0.004),)
+
+
 def test_a_constraint_that_is_broken_is_named():
     placement = settled(LATENCY + " subject to path sum(link.latency) <= 10 ms")
     said = read_said_untrusted(placement.values(around(PARENTS)))
@@ -198,7 +209,7 @@ def test_functions_arithmetic_and_several_aggregates_are_followed():
     )
     course = Course(goal, VOCABULARY)
     assert course.problem == ""
-    values = course.through(course.through(course.start, {"latency": 1.0}), {"latency": 2.0})
+    values = course.through(course.through(course.start, {"latency": 1.0}, {}), {"latency": 2.0}, {})
     assert sorted(values) == [2.0, 3.0]
     assert course.standing(values, {}).cost == max(3.0, 6.0) + 1.5
     assert course.worth(values, {}) == 7.5
