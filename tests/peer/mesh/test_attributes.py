@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from peer.mesh import attributes as a
 from peer.mesh.events import Inquire, SendMessage
 from peer.mesh.messages import MalformedMessage
+from peer.testing.guided import Guided, signed
 from tests.peer.mesh.one import One, named
-from tests.peer.optimizer.guided import Guided, signed
 
 GOLDEN = {
     "attributes": (a.Attributes(((1, b"\x01\x02"), (200, b""))), "01200201020102c800"),

@@ -19,7 +19,7 @@ from peer.mesh.placement.neighbourhood import LinkQuality, Neighbourhood
 from peer.optimizer.course import Course
 from peer.optimizer.placement import MAX_KNOWN, GoalPlacement
 from peer.optimizer.said import Said, read_said_untrusted
-from tests.peer.optimizer.guided import LATENCY, OWNER, Guided, signed
+from peer.testing.guided import LATENCY, OWNER, Guided, signed
 
 
 @dataclass

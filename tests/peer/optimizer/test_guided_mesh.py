@@ -6,7 +6,7 @@ import pytest
 
 from peer.optimizer.proposing import Hysteresis
 from peer.testing.campaign import run_campaign
-from tests.peer.optimizer.guided import RESTLESS, STRANGER, Guided, Spread, signed
+from peer.testing.guided import RESTLESS, STRANGER, Guided, Spread, signed
 
 SLICE = range(4)
 SOAK = range(1_000)

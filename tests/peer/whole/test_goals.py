@@ -8,8 +8,8 @@ import pytest
 
 from dcp.testing import Conditions
 from peer.mesh.config import MeshConfig
+from peer.testing.guided import RESTLESS, Guided, signed
 from peer.testing.peersim import PeerSimulation
-from tests.peer.optimizer.guided import RESTLESS, Guided, signed
 from tests.peer.whole.simulated import Havoc, complete, gaps, packet, short
 
 MOVING = MeshConfig(replace_interval=3.0)

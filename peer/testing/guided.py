@@ -1,10 +1,16 @@
-"""Meshes of mesh machines that follow a goal, with latencies that differ from pair to pair."""
+"""Meshes of mesh machines that follow a goal, with latencies that differ from pair to pair.
+
+mesh = Spread(7, guided=Guided(signed()), peers=20)
+mesh.run(300.0)
+print(mesh.mean_path())
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from dcp.testing import Conditions
 from dht.identity import Identity
@@ -47,16 +53,18 @@ class Guided:
 class Spread(MeshSimulation):
     """Peers on a square, up to about 140 ms from each other one way."""
 
-    def __init__(self, seed: int, *, guided: Guided | None, peers: int, roots: int = 2, **knobs) -> None:
+    def __init__(
+        self, seed: int, *, guided: Guided, peers: int, roots: int = 2, is_checked: bool = True, **knobs: Any
+    ) -> None:
         config = MeshConfig(**({"capacity": 5, "replace_interval": 10.0} | knobs))
-        super().__init__(seed, config=config, placement=guided, stale_share=0.0)
+        super().__init__(seed, config=config, placement=guided, stale_share=0.0, is_checked=is_checked)
         self._where: list[tuple[float, float]] = []
         self._at_random = random.Random(seed + 1)
         for number in range(roots + peers):
             self.add(is_root=number < roots)
 
-    def add(self, **changes) -> MeshPeer:
-        peer = super().add(**changes)
+    def add(self, *, is_root: bool = False, **changes: Any) -> MeshPeer:
+        peer = super().add(is_root=is_root, **changes)
         self._where.append((self._at_random.random(), self._at_random.random()))
         for other in self.peers[:-1]:
             one_way = Conditions(delay=self.latency(peer, other), jitter=0.001)
