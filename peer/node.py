@@ -41,7 +41,8 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
-from peer.optimizer.placement import GoalPlacement
+from peer.optimizer.placement import GoalPlacement, GoalStanding
+from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions, placement_named
 from peer.own_record import own_record, public_address
 from peer.queries import XPathPolicy
@@ -322,6 +323,17 @@ class Peer:
             relate=self.relate,
             now=self.now(),
         )
+
+    def goal(self) -> GoalStanding | None:
+        """The stream's goal, and how this peer does; None if there is none, or if it follows no goals."""
+        placement = self._placement
+        if not isinstance(placement, GoalPlacement) or placement.held is None:
+            return None
+        said = read_said_untrusted(self.core.mesh.guidance.values(self.now()))
+        return GoalStanding(
+            placement.held.text, placement.held.version, said.cost, said.broken, said.problem, placement.moves,
+            placement.taken_back,
+        )  # fmt: skip
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""

@@ -98,6 +98,10 @@ class Guidance:
         """How long to keep a parent that may be given up for a new one."""
         return self._guide.trial if self._guide is not None and self._guide.is_active else 0.0
 
+    def values(self, now: float) -> Mapping[int, bytes]:
+        """What we say about ourselves now; empty without a goal."""
+        return self._guide.values(self._surroundings.at(now)) if self._guide is not None else {}
+
     # On links
 
     def tell(self, links: Mapping[LinkId, object], *, up: bool, now: float) -> None:

@@ -100,13 +100,13 @@ class Mesh:
         disputes = DisputeMemory(config.dispute_lifetime)
         surroundings = Surroundings(own, *tables, disputes=disputes, observer=observer, coverage=coverage)
         guide = placement if isinstance(placement, Guide) else None
-        self._guidance = Guidance(own, *tables[:3], surroundings, guide)
+        self.guidance = Guidance(own, *tables[:3], surroundings, guide)
         self._seeking = Seeking(own, *tables, placement=placement, surroundings=surroundings, query=query)
         self._admission = Admission(
             own, *tables[:2], placement=placement, surroundings=surroundings, admits=admits, carries=carries
         )
         self._advertising = Advertising(own)
-        self._reporting = Reporting(own, self.parents, self.children, self._guidance)
+        self._reporting = Reporting(own, self.parents, self.children, self.guidance)
         self._inquiries = Inquiries(own, *tables[:2], reporting=self._reporting, observer=observer, covers=covers)
         self._upkeep = Upkeep(
             own,
@@ -118,7 +118,7 @@ class Mesh:
             surroundings=surroundings,
             observer=observer,
             disputes=disputes,
-            guidance=self._guidance,
+            guidance=self.guidance,
         )
         self._now = float("-inf")
         self._probes = 0
@@ -276,7 +276,7 @@ class Mesh:
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
         if join.replaces is not None and len(self.parents.sound()) > own.parents_to_hold:
             own.counters["moved_nearer"] += 1
-            own.timers.set(Timer.PRUNE, now + self._guidance.trial)
+            own.timers.set(Timer.PRUNE, now + self.guidance.trial)
         self._advertising.touch(now)
         self._upkeep.review(now)
 
@@ -305,7 +305,7 @@ class Mesh:
     def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
         if is_attribute_message(body):
-            self._guidance.receive(link, body, now)
+            self.guidance.receive(link, body, now)
             return
         try:
             message = encoding.decode_link_message_untrusted(body)
@@ -334,17 +334,17 @@ class Mesh:
     def answer_inquiry(self, request: bytes, address: HostPort, *, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
-        answers = self._guidance if is_attribute_message(request) else self._inquiries
+        answers = self.guidance if is_attribute_message(request) else self._inquiries
         return answers.answer(request, address, now)
 
     def inquiry_answered(self, inquiry: Inquiry, answer: bytes, *, now: float) -> None:
         self._enter(now)
-        if not self._guidance.answered(inquiry, answer, now):
+        if not self.guidance.answered(inquiry, answer, now):
             self._seeking.inquiry_answered(inquiry, answer, now)
 
     def inquiry_timed_out(self, inquiry: Inquiry, *, now: float) -> None:
         self._enter(now)
-        if not self._guidance.timed_out(inquiry):
+        if not self.guidance.timed_out(inquiry):
             self._seeking.inquiry_timed_out(inquiry)
 
     # The clock and the outputs

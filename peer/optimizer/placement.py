@@ -45,6 +45,25 @@ LEAST_FIRST = 0.1
 """...of at least this share."""
 
 
+@dataclass(frozen=True, slots=True)
+class GoalStanding:
+    """A goal, and how one peer does, for people and programs."""
+
+    text: str
+    version: int
+    """When the owner signed it, in milliseconds."""
+    cost: float | None
+    """In seconds and bytes; None while it cannot be computed."""
+    broken: str
+    """The constraint that this peer breaks most; empty if it breaks none."""
+    problem: str
+    """Why the goal is not followed here; empty if it is."""
+    moves: int
+    """Parents given up for better ones."""
+    taken_back: int
+    """Newcomers that did not keep their promise."""
+
+
 @dataclass(slots=True)
 class Known:
     """What is known of one peer."""
