@@ -108,7 +108,7 @@ class Upkeep:
                 own.events.append(Restored(wanted, now - self.short_since))
                 self.short_since = None
             if len(self._parents) > own.parents_to_hold:
-                own.timers.set_earlier(Timer.PRUNE, now + own.config.spare_patience)
+                own.timers.set_earlier(Timer.PRUNE, now + max(own.config.spare_patience, self._guidance.trial))
             return
         if self.short_since is None:
             self.short_since = now
