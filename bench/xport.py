@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from bench import _xport_mesh, _xport_paper
+from bench import _xport_mesh, _xport_paper, _xport_peers
 from bench.report import Report, Target, progress
 
 SUMMARY = "how near its goal the optimizer brings a mesh: the XPORT paper's figures and tables, and ours"
@@ -24,6 +24,7 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "mesh": lambda args: _xport_mesh.mesh(tuple(args.peers)),
     "goals": lambda args: _xport_mesh.goals(),
     "churn": lambda args: _xport_mesh.churn(),
+    "peers": lambda args: _xport_peers.peers(),
 }
 
 
@@ -181,6 +182,10 @@ def _churn(rows: Rows) -> list[Target]:
     ]
 
 
+def _peers(rows: Rows) -> list[Target]:
+    return [_at_most("peers, end_to_best", rows[0]["end_to_best"], 1.3)]
+
+
 TARGETS: dict[str, Callable[[Rows], list[Target]]] = {
     "star": _star,
     "superfluous": _superfluous,
@@ -193,6 +198,7 @@ TARGETS: dict[str, Callable[[Rows], list[Target]]] = {
     "mesh": _mesh,
     "goals": _goals,
     "churn": _churn,
+    "peers": _peers,
 }
 
 # The figure: beside the paper's Figures 5, 6, 8 and 9, and our own

@@ -88,6 +88,7 @@ class RootFromKeywords(TypedDict, total=False):
     framing: Literal["auto", "xml", "length", "nul", "lines"]
     numbering: Literal["auto", "asdi", "position", "content"]
     follow: bool
+    poll: float
     lines: bool
     reference: date | None
     name: str

@@ -41,9 +41,11 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
+from peer.optimizer.placement import GoalPlacement, GoalStanding
+from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions
-from peer.own_record import own_record, public_address
 from peer.placements import placement_of
+from peer.publications import Publications
 from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
@@ -86,18 +88,21 @@ class Peer:
             remembers=options.role is not Role.ROOT and options.deliver,
         )
         self.trust = Trust(options.stream)
+        self._placement = placement_of(
+            options.selection,
+            PeerId(bytes(identity.peer_id)),
+            stream=options.stream,
+            tree_degree=options.tree_degree,
+            is_leaf=options.role is Role.LEAF or not options.capacity,
+        )
+        if options.role is Role.ROOT:
+            self._follow(self.owner)
         self.core = PeerCore(
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
             policy=XPathPolicy(self._envelope, clock=time.perf_counter),
-            placement=placement_of(
-                options.selection,
-                PeerId(bytes(identity.peer_id)),
-                stream=options.stream,
-                tree_degree=options.tree_degree,
-                is_leaf=options.role is Role.LEAF or not options.capacity,
-            ),
+            placement=self._placement,
             trust=self.trust,
             signer=signer_for(options, identity, grant),
             wall=time.time,
@@ -105,6 +110,9 @@ class Peer:
             gate=gate_for(options, identity, grant, time.time),
         )
         self._pass_keys_on()
+        if isinstance(self._placement, GoalPlacement):
+            policy = self.core.policy
+            self._placement.cpu = lambda: policy.seconds_per_packet
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,
@@ -133,8 +141,7 @@ class Peer:
             options.stream, found=self._found, roots_found=self._roots_found, failed=self.fail, turn=self.wait_turn
         )
         self.trust.key_wanted = self.lookups.ask_keys
-        self._record: meshevents.PublishRecord | None = None
-        self._publication = trio.Event()
+        self.publications = Publications(self)
         self._since_checkpoint = 0
         self._clock = trio.lowlevel.current_clock()
         self._listeners = Listeners[Event](self.statistics)
@@ -329,6 +336,17 @@ class Peer:
             now=self.now(),
         )
 
+    def goal(self) -> GoalStanding | None:
+        """The stream's goal, and how this peer does; None if there is none, or if it follows no goals."""
+        placement = self._placement
+        if not isinstance(placement, GoalPlacement) or placement.held is None:
+            return None
+        said = read_said_untrusted(self.core.mesh.guidance.values(self.now()))
+        return GoalStanding(
+            placement.held.text, placement.held.version, said.cost, said.broken, said.problem, placement.moves,
+            placement.taken_back,
+        )  # fmt: skip
+
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""
         carriers = self.driver.carriers.statistics() if self.driver.carriers is not None else None
@@ -374,11 +392,9 @@ class Peer:
             case meshevents.CandidatesWanted():
                 self.lookups.ask(event)
             case meshevents.PublishRecord():
-                self._record = event
-                self._publication.set()
+                self.publications.want(event)
             case meshevents.WithdrawRecord():
-                self._record = None
-                self._publication.set()
+                self.publications.want(None)
             case meshevents.Left():
                 self._left.set()
                 self._tell(event)
@@ -438,6 +454,8 @@ class Peer:
     def _roots_found(self, roots: Sequence[PeerRecord]) -> None:
         """The directory has checked that the stream's owner vouches for them."""
         gate = self.core.doors.gate
+        if roots:
+            self._follow(bytes(roots[0].owner))
         for root in roots:
             if gate is not None and gate.set_owner(root.owner):
                 self.core.doors.policy_changed(self.core.mesh, self.now())
@@ -446,25 +464,10 @@ class Peer:
                 if gate is not None and gate.root_keys is not None:
                     gate.root_keys.add(root.public_key, root.grant)
 
-    async def run_publications(self, directory: TrioDirectory, may_publish: trio.Event | None = None) -> None:
-        """Keep the directory's word about us the same as the core's, from `may_publish` on."""
-        from dht import DhtError
-
-        if may_publish is not None:
-            await may_publish.wait()
-        while True:
-            await self._publication.wait()
-            self._publication = trio.Event()
-            try:
-                if self._record is None:
-                    await directory.withdraw(self.options.stream)
-                else:
-                    address = public_address(self.address, directory.observed_addresses())
-                    me = self.identity.peer_id
-                    record = own_record(self._record, self.core, self.options.stream, me, address, self.grant)
-                    await directory.publish(record, placed=self.options.selection == "tree")
-            except DhtError as error:
-                log.info("directory: %s", error)
+    def _follow(self, owner: bytes) -> None:
+        """Goals of this owner count from now on."""
+        if isinstance(self._placement, GoalPlacement):
+            self._placement.follow(self.options.stream, owner)
 
     def _pass_keys_on(self) -> None:
         """Learn the keys of roots from parents too, and show those that are known to whoever is linked."""

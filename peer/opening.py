@@ -74,7 +74,7 @@ async def open_peer(
             nursery.start_soon(peer.run_numbers)
             nursery.start_soon(peer.run_policy)
             check = owner_check(options, own_owner, directory)
-            nursery.start_soon(peer.run_publications, directory, check.may_publish if check is not None else None)
+            nursery.start_soon(peer.publications.run, directory, check.may_publish if check is not None else None)
             peer.start()
             try:
                 # A nursery of its own: a root that is refused has to take its record back, with everything running.

@@ -40,6 +40,7 @@ ORDERS = ("sequence", "arrival")
 _JOINS = ("join", "record", "bridge", "gateway")
 _ROOTS = ("root", "root_from")
 _PEERS = (*_JOINS, *_ROOTS)
+_GOALS = ("goal set", "goal show")
 
 
 def _mesh() -> MeshConfig:
@@ -95,13 +96,13 @@ class PeerOptions:
     owner_id: str | None = option(
         None,
         "fingerprint of the stream's owner, for a name that roots of several owners serve (a root prints its owner)",
-        of=(*_PEERS, "status"),
+        of=(*_PEERS, "status", *_GOALS),
         metavar="FINGERPRINT",
     )
     bootstrap: Sequence[HostPort] = option(
         (),
         "a peer or DHT node to start from (repeatable); without one, this host and LAN are searched",
-        of=(*_PEERS, "status", "streams", "combine"),
+        of=(*_PEERS, "status", "streams", "combine", *_GOALS),
         read=address,
         metavar="HOST:PORT",
         many=True,
@@ -109,7 +110,7 @@ class PeerOptions:
     listen: HostPort | None = option(
         None,
         "UDP address of this peer; `:0` opens it to the network",
-        of=("join", "record", "bridge", *_ROOTS, "status", "streams", "combine"),
+        of=("join", "record", "bridge", *_ROOTS, "status", "streams", "combine", *_GOALS),
         read=address,
         metavar="HOST:PORT",
         default_text="this host only, or every interface when --bootstrap names another host",
@@ -137,13 +138,13 @@ class PeerOptions:
     beacon: bool = option(
         True,
         "find peers on this host and LAN by multicast",
-        of=(*_PEERS, "status", "streams", "combine"),
+        of=(*_PEERS, "status", "streams", "combine", *_GOALS),
         negative="no-beacon",
     )
     transport: str = option(
         "auto",
         "what carries packets: udp, tcp, auto (UDP, and TCP where no answer comes), or names separated by commas",
-        of=(*_PEERS, "status", "streams", "combine"),
+        of=(*_PEERS, "status", "streams", "combine", *_GOALS),
         read=transport_text,
         metavar="NAME",
     )
@@ -200,7 +201,8 @@ class PeerOptions:
     )
     selection: str = option(
         "scored",
-        "how parents are chosen: scored, walk (from the roots down, past those that are full), or tree (by peer ids)",
+        "how parents are chosen: scored (and by the goal of the stream's owner, if there is one), walk (from the roots "
+        "down, past those that are full), or tree (by peer ids)",
         of=_JOINS,
         choices=tuple(PLACEMENTS),
     )

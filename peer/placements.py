@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from peer.mesh.placement.moves import Placement
 
 PLACEMENTS = {
-    "scored": "peer.mesh.placement.scored:ScoredPlacement",
+    "scored": "peer.optimizer.placement:GoalPlacement",
     "walk": "peer.mesh.placement.walk:WalkPlacement",
     "tree": "peer.mesh.placement.tree:TreePlacement",
 }

@@ -75,6 +75,11 @@ class XPathPolicy:
         self._wider: OrderedDict[bytes, frozenset[bytes]] = OrderedDict()
         self._until_sample = SAMPLED_EVERY
 
+    @property
+    def seconds_per_packet(self) -> float:
+        """What matching a packet for all children takes on average; 0 without a clock."""
+        return self.route_seconds / self.routed if self.routed else 0.0
+
     def set_of(self, token: bytes) -> QuerySet:
         """The queries behind a token that was checked before; QueryError or MalformedQuery otherwise."""
         known = self._decoded.get(token)

@@ -54,9 +54,16 @@ SHELL = {
             "peer.directory",
         ),
         *("peer.session", "peer.sockets", "peer.tcp", "peer.cli", "peer.__main__", "peer.packetlog.writer"),
+        *("peer.observe.goals", "peer.feeds.rss"),
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
-        *("peer.gateway.app", "peer.gateway.serve", "peer.observe.crawl", "peer.observe.status", "peer.observe.trace"),
-        "peer.trust.files",
+        *(
+            "peer.gateway.app",
+            "peer.gateway.serve",
+            "peer.observe.crawl",
+            "peer.observe.status",
+            "peer.observe.trace",
+            "peer.trust.files",
+        ),
     ),
 }
 IMPURE = {"trio", "asyncio", "socket", "time", "logging", "threading", "subprocess", "selectors", "select"}

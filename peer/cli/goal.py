@@ -6,7 +6,8 @@ import json
 
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
-from peer.goals import GoalError, explain_goal, parse_goal
+from peer.goals import VOCABULARY, GoalError, explain_goal, parse_goal
+from peer.optimizer.course import Course
 
 
 def check(settings: Settings, text: str) -> int:
@@ -26,8 +27,12 @@ def check(settings: Settings, text: str) -> int:
             )
             return ExitCode.BAD_GOAL
         raise CliError(pointed(text, error), ExitCode.BAD_GOAL) from None
-    explanation = explain_goal(goal)
-    print(json.dumps({"accepted": True} | explanation.as_dict()) if settings["json"] else f"accepted\n{explanation}")
+    explanation, problem = explain_goal(goal), Course(goal, VOCABULARY).problem
+    if settings["json"]:
+        print(json.dumps({"accepted": True} | explanation.as_dict() | {"problem": problem or None}))
+        return ExitCode.OK
+    print(f"accepted\n{explanation}")
+    print(f"peers       {f'place themselves as without a goal: {problem}' if problem else 'follow it'}")
     return ExitCode.OK
 
 

@@ -107,7 +107,7 @@ _PIPE = {
     ),
 }
 # Commands of two words.
-_PAIRS = ("query check", "goal check", *(f"pipe {action}" for action in _PIPE))
+_PAIRS = ("query check", "goal check", "goal set", "goal show", *(f"pipe {action}" for action in _PIPE))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -201,9 +201,26 @@ def _add_goal(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> N
         '  skymesh goal check "minimize average(path sum(link.latency)) over clients subject to fanout <= 6"',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument("goal", metavar="GOAL")
-    if fill:
-        _fill(check, "goal check")
+    change = actions.add_parser(
+        "set",
+        usage=f"{PROGRAM} goal set STREAM GOAL --owner FILE [OPTION]...",
+        help="give a running mesh a goal",
+        description="Sign a goal with the key of the stream's owner, and hand it to the peers of the stream.",
+        epilog='example:\n  skymesh goal set --stream asdi --owner asdi.key "minimize max(path sum(link.latency))"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    show = actions.add_parser(
+        "show",
+        usage=f"{PROGRAM} goal show STREAM [OPTION]...",
+        help="the goal of a running mesh, and what each peer costs",
+        description="Show the goal that peers hold, what each costs, and which constraints are broken where.",
+        epilog="Exit code 1 when a constraint is broken, or when some peer does not follow the goal.",
+    )
+    for name, parser in (("goal check", check), ("goal set", change), ("goal show", show)):
+        if fill:
+            _fill(parser, name)
+    for parser in (check, change):
+        parser.add_argument("goal", metavar="GOAL")
 
 
 def _add_pipe(commands: argparse._SubParsersAction[_Parser], *, fill: bool) -> None:
@@ -269,9 +286,16 @@ def main(argv: Sequence[str]) -> int:
 
             return check(_settings("query check", arguments), arguments.xpath)
         case "goal":
-            from peer.cli import goal
+            if arguments.action == "check":
+                from peer.cli.goal import check as check_goal
 
-            return goal.check(_settings("goal check", arguments), arguments.goal)
+                return check_goal(_settings("goal check", arguments), arguments.goal)
+            from peer.cli import mesh_goal
+
+            settings = _settings(f"goal {arguments.action}", arguments)
+            return (
+                mesh_goal.set_goal(settings, arguments.goal) if arguments.action == "set" else mesh_goal.show(settings)
+            )
     place = _COMMANDS[arguments.command][0]
     module, _, function = place.partition(":")
     command = getattr(importlib.import_module(module), function)

@@ -101,7 +101,8 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
     "root": (
         Setting(
             "feed",
-            "FILE, -, tcp://HOST:PORT, tcp-listen://HOST:PORT, asdi:SOURCE, archive:PATH, log:DIR, demo, demo:COPIES",
+            "FILE, -, tcp://HOST:PORT, tcp-listen://HOST:PORT, asdi:SOURCE, rss:URL-or-OPML, archive:PATH, log:DIR, "
+            "demo, demo:COPIES",
             metavar="SOURCE",
             required=True,
         ),
@@ -160,6 +161,8 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         Setting("expect", "with --tree: only the parents that the list of peers gives everybody", default=False,
                 is_switch=True),
         Setting("tree_degree", "of --tree, as given to the peers", whole(3, MAX_TREE_DEGREE), 3, "N"),
+        Setting("goal", "show the stream's goal, what each peer costs and which constraints it breaks", default=False,
+                is_switch=True),
         Setting("dot", "print a graph for Graphviz", default=False, is_switch=True),
         Setting("watch", "look again every few seconds, until stopped", default=False, is_switch=True),
         Setting("interval", "seconds between two looks of --watch", decimal, 2.0, "SECONDS"),
@@ -174,6 +177,13 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         _JSON,
     ),
     "goal check": (_JSON,),
+    "goal set": (
+        Setting("owner", "key file of the stream's owner, as for `root --owner`", path, metavar="FILE", required=True),
+        _JSON,
+        _FIND,
+        *_LOGS,
+    ),
+    "goal show": (_JSON, _FIND, *_LOGS),
     "pipe send": (
         _PIPE_NAME,
         Setting("listen", "UDP address to send from; `:0` opens it to the network", address, metavar="HOST:PORT",
@@ -198,7 +208,7 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
         *_LOGS,
     ),
 }  # fmt: skip
-_ABOUT_A_STREAM = ("join", "root", "bridge", "gateway", "record", "status", "combine")
+_ABOUT_A_STREAM = ("join", "root", "bridge", "gateway", "record", "status", "combine", "goal set", "goal show")
 
 
 def settings_for(command: str) -> tuple[Setting, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -13,36 +12,32 @@ import trio
 from dht.addresses import endpoint_text
 from peer.cli.config import Settings
 from peer.cli.errors import CliError, ExitCode
+from peer.cli.mesh_goal import as_dict as goal_as_dict
+from peer.cli.mesh_goal import as_text, goal_of
 from peer.cli.mesh_table import as_table, ordered, printable, short_id, shown
-from peer.cli.running import no_dht, note, run
-from peer.listening import default_listen
-from peer.observe.crawl import Crawler, MeshView, PeerView, open_crawler
+from peer.cli.running import note, run
+from peer.cli.visiting import choose_owner, find, unknown, visitor
+from peer.observe.crawl import Crawler, MeshView, PeerView
+from peer.observe.goals import GoalView
 
-LOOK_INTERVAL = 0.1
 MAX_OWNERS_NAMED = 8
 MAX_PLACES = 4_096
 
 
-def _visitor(settings: Settings) -> AbstractAsyncContextManager[Crawler]:
-    bootstrap = settings["bootstrap"]
-    listen = settings["listen"] or default_listen(bootstrap)
-    return open_crawler(listen, bootstrap, beacon=settings["beacon"], transport=settings["transport"])
-
-
 def status(settings: Settings) -> int:
     async def command() -> int:
-        async with _visitor(settings) as crawler:
-            _choose_owner(crawler, settings)
-            await _find(crawler, settings)
+        async with visitor(settings) as crawler:
+            choose_owner(crawler, settings)
+            await find(crawler, settings)
             while True:
                 view = await crawler.look(settings["roots_key"])
                 if not view.peers and not settings["watch"]:
-                    raise CliError(_unknown(settings["roots_key"]), ExitCode.STREAM_UNAVAILABLE)
+                    raise CliError(unknown(settings["roots_key"]), ExitCode.STREAM_UNAVAILABLE)
                 if settings["tree"] or settings["expect"]:
                     if not await _show_tree(crawler, view, settings) and not settings["watch"]:
                         return ExitCode.NOT_ALL
                 else:
-                    _show(view, settings)
+                    _show(view, settings, await goal_of(crawler, view) if settings["goal"] else None)
                 await _note_others(crawler, view, settings)
                 if not settings["watch"]:
                     break
@@ -56,8 +51,8 @@ def streams(settings: Settings) -> int:
     """What there is to join, by the peers that answer."""
 
     async def command() -> int:
-        async with _visitor(settings) as crawler:
-            await _find(crawler, settings)
+        async with visitor(settings) as crawler:
+            await find(crawler, settings)
             seen = await crawler.streams()
         if settings["json"]:
             print(json.dumps([asdict(stream) for stream in seen]))
@@ -76,21 +71,6 @@ def streams(settings: Settings) -> int:
     return run(settings, command)
 
 
-def _unknown(stream: str) -> str:
-    return f"no peer of {stream} is in this DHT; `skymesh streams` lists what there is"
-
-
-def _choose_owner(crawler: Crawler, settings: Settings) -> None:
-    from dht import parse_id_text
-
-    if settings["owner_id"] is not None:
-        assert crawler.directory is not None
-        try:
-            crawler.directory.choose_owner(settings["roots_key"], parse_id_text(settings["owner_id"]))
-        except ValueError as error:
-            raise CliError(f"--owner-id: {error}", ExitCode.USAGE) from None
-
-
 async def _note_others(crawler: Crawler, view: MeshView, settings: Settings) -> None:
     """Roots that are not shown because another owner vouches for them: an impostor must not go unnoticed."""
     from dht import DirectoryUnavailable, id_text
@@ -105,31 +85,13 @@ async def _note_others(crawler: Crawler, view: MeshView, settings: Settings) -> 
         note(f"not shown: roots of other owners ({', '.join(owners[:MAX_OWNERS_NAMED])})")
 
 
-async def _find(crawler: Crawler, settings: Settings) -> None:
-    """Until the DHT is found and lists somebody, for a bounded time."""
-    from dht import DirectoryUnavailable
-
-    assert crawler.directory is not None
-    with trio.move_on_after(settings["find_timeout"]):
-        while True:
-            try:
-                stream = settings.get("roots_key")
-                if crawler.directory.stats().contacts and (stream is None or await crawler.directory.roots(stream)):
-                    return
-            except DirectoryUnavailable:
-                pass  # not yet
-            await trio.sleep(LOOK_INTERVAL)
-    if not crawler.directory.stats().contacts:
-        raise CliError(no_dht(settings), ExitCode.NO_DHT)
-
-
-def _show(view: MeshView, settings: Settings) -> None:
+def _show(view: MeshView, settings: Settings, goals: GoalView | None) -> None:
     if settings["json"]:
-        print(json.dumps(as_dict(view)), flush=True)
+        print(json.dumps(as_dict(view) | ({"goal": goal_as_dict(goals)} if goals is not None else {})), flush=True)
     elif settings["dot"]:
         print(as_dot(view), flush=True)
     else:
-        text = as_table(view, wide=settings["wide"])
+        text = as_table(view, wide=settings["wide"]) + (f"\n{as_text(view, goals)}" if goals is not None else "")
         if settings["watch"] and sys.stdout.isatty():
             # Over the last look, line by line: clearing the screen first would flicker.
             text = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[K\x1b[J"

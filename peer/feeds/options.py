@@ -46,6 +46,9 @@ class FeedOptions:
         choices=("auto", *NUMBERINGS),
     )
     follow: bool = option(False, "of log:DIR: wait for what is added, and publish it as it comes", of=_FEEDS)
+    poll: float = option(
+        300.0, "of rss: seconds between two polls of a feed", of=_FEEDS, read=decimal, metavar="SECONDS"
+    )
     lines: bool = option(
         False,
         "send every packet's line of ASDI text along, so that a recording of the stream equals an ingest of the text",

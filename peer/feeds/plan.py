@@ -6,6 +6,7 @@
     asdi:SOURCE                 any of the above as lines of ASDI text: they become XML, and carry their own numbers
     archive:PATH                an archive of the pipeline
     log:DIR                     what `record` wrote
+    rss:URL, rss:OPML           RSS and Atom feeds, polled: one packet per new item
     demo, demo:COPIES           the built-in feed, the same at every root
 
 docs/feeds.md is the specification. This file understands the words; `serve` runs them.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from peer.feeds.sources import ByteSource
 
 RECORDINGS = ("archive", "log")
+LEAST_POLL = 1.0
+"""Seconds: servers ban those that ask more often, and rightly."""
 DEFAULT_FILE_RATE = 1_000.0
 """Packets a second from a file when nothing else is said: faster, and the history is gone before anybody has joined."""
 
@@ -77,6 +80,8 @@ def plan_feed(options: FeedOptions) -> Plan:
         return Plan(name=options.source, numbering="own", is_live=True, follow=rest)
     if options.source == "demo" or (kind == "demo" and colon):
         return _demo(options, rest)
+    if kind == "rss" and colon:
+        return _rss(options, rest)
     if colon and kind != "asdi" and not rest.startswith("//") and (read := plugins.reader(kind)) is not None:
         return _numbered(options, kind, rest, read)
     return _bytes(options, kind == "asdi" and bool(colon))
@@ -94,6 +99,28 @@ def _demo(options: FeedOptions, rest: str) -> Plan:
         speed=options.speed,
         copies=int(rest) if rest else 1,
         lines=options.lines,
+    )
+
+
+def _rss(options: FeedOptions, where: str) -> Plan:
+    if not where:
+        raise FeedError("rss: needs a URL or a file behind it: a feed, or an OPML list of feeds")
+    if "://" in where and not where.startswith(("http://", "https://", "file://")):
+        raise FeedError(f"rss: reads http, https and files, not {where!r:.60}")
+    if options.rate is not None or options.speed is not None or options.loop or options.lines:
+        raise FeedError("rss: publishes items as they appear: it takes no --rate, --speed, --loop or --lines")
+    if not options.poll >= LEAST_POLL:
+        raise FeedError(f"--poll is at least {LEAST_POLL:g} seconds, got {options.poll:g}")
+    numbering = "content" if options.numbering == "auto" else options.numbering
+    if numbering not in ("content", "position"):
+        raise FeedError(f"--numbering of rss: is content or position, not {numbering!r}")
+    from peer.feeds.rss import RssSource
+
+    return Plan(
+        name=options.source,
+        numbering=numbering,
+        make_bytes=lambda on_listening: RssSource(where, options.poll),
+        is_live=True,
     )
 
 
@@ -167,7 +194,9 @@ def _source(source: str, loop: bool) -> Callable[[Callable[[str, int], None]], B
     if not separator:
         return lambda on_listening: sources.FileSource(source, loop)
     if scheme not in ("tcp", "tcp-listen"):
-        raise FeedError(f"a feed is a file, -, tcp://, tcp-listen://, asdi:, archive:, log: or demo, not {source!r}")
+        raise FeedError(
+            f"a feed is a file, -, tcp://, tcp-listen://, asdi:, rss:, archive:, log: or demo, not {source!r}"
+        )
     host, port = parse_tcp(rest, source)
     if scheme == "tcp":
         return lambda on_listening: sources.TcpSource(host, port)

@@ -19,10 +19,12 @@ from peer.goals.syntax import (
 )
 from peer.goals.vocabulary import VOCABULARY, Better, Vocabulary
 
-ATTRIBUTE_BYTES = 6
-"""A tag, a length and four bytes of value."""
-TELLS_PER_SECOND = 2.0
-"""How often each end of a link tells the other what it has to."""
+ATTRIBUTE_BYTES = 8
+FIXED_BYTES = 130
+"""Of each report: the headers of the datagram, the goal's version and hash, the standing, and what a peer knows of
+itself."""
+REPORTS_PER_SECOND = 2.0
+"""Each end of a link sends one."""
 PROBES_PER_PERIOD = 4
 """Candidates that a peer measures each period: a grandparent and three strangers, about."""
 PERIOD = 30.0
@@ -99,7 +101,8 @@ def explain_goal(goal: Goal, vocabulary: Vocabulary | None = None) -> GoalExplan
     if profiles:
         state = (*state, "rates of merged queries, from a sample of 200 logged packets")
         attributes += 1
-    traffic = attributes * ATTRIBUTE_BYTES * TELLS_PER_SECOND + PROBES_PER_PERIOD * PROBE_BYTES / PERIOD
+    report = FIXED_BYTES + attributes * ATTRIBUTE_BYTES
+    traffic = report * REPORTS_PER_SECOND + PROBES_PER_PERIOD * PROBE_BYTES / PERIOD
     return GoalExplanation(
         str(goal),
         aggregation,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from peer.mesh import encoding, messages
 from peer.mesh.admission import Admission
 from peer.mesh.advertising import Advertising
+from peer.mesh.attributes import is_attribute_message
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
 from peer.mesh.children import ChildTable
 from peer.mesh.disputes import DisputeMemory
@@ -37,6 +38,7 @@ from peer.mesh.events import (
     SendMessage,
     Thawed,
 )
+from peer.mesh.guidance import Guidance, Guide
 from peer.mesh.hostport import HostPort
 from peer.mesh.inquiries import Inquiries
 from peer.mesh.levels import ROOT_LEVEL
@@ -98,21 +100,15 @@ class Mesh:
         tables = self.parents, self.children, self.candidates, self.pending
         disputes = DisputeMemory(config.dispute_lifetime)
         surroundings = Surroundings(own, *tables, disputes=disputes, observer=observer, coverage=coverage)
+        guide = placement if isinstance(placement, Guide) else None
+        self.guidance = Guidance(own, *tables[:3], surroundings, guide)
         self._seeking = Seeking(own, *tables, placement=placement, surroundings=surroundings, query=query)
         self._admission = Admission(
-            own,
-            self.parents,
-            self.children,
-            placement=placement,
-            surroundings=surroundings,
-            admits=admits,
-            carries=carries,
+            own, *tables[:2], placement=placement, surroundings=surroundings, admits=admits, carries=carries
         )
         self._advertising = Advertising(own)
-        self._reporting = Reporting(own, self.parents, self.children)
-        self._inquiries = Inquiries(
-            own, self.parents, self.children, reporting=self._reporting, observer=observer, covers=covers
-        )
+        self._reporting = Reporting(own, self.parents, self.children, self.guidance)
+        self._inquiries = Inquiries(own, *tables[:2], reporting=self._reporting, observer=observer, covers=covers)
         self._upkeep = Upkeep(
             own,
             self.parents,
@@ -123,6 +119,7 @@ class Mesh:
             surroundings=surroundings,
             observer=observer,
             disputes=disputes,
+            guidance=self.guidance,
         )
         self._now = float("-inf")
         self._probes = 0
@@ -280,7 +277,7 @@ class Mesh:
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
         if join.replaces is not None and len(self.parents.sound()) > own.parents_to_hold:
             own.counters["moved_nearer"] += 1
-            own.timers.set(Timer.PRUNE, now)
+            own.timers.set(Timer.PRUNE, now + self.guidance.trial)
         self._advertising.touch(now)
         self._upkeep.review(now)
 
@@ -308,6 +305,9 @@ class Mesh:
 
     def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
+        if is_attribute_message(body):
+            self.guidance.receive(link, body, now)
+            return
         try:
             message = encoding.decode_link_message_untrusted(body)
         except MalformedMessage:
@@ -335,15 +335,18 @@ class Mesh:
     def answer_inquiry(self, request: bytes, address: HostPort, *, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
-        return self._inquiries.answer(request, address, now)
+        answers = self.guidance if is_attribute_message(request) else self._inquiries
+        return answers.answer(request, address, now)
 
     def inquiry_answered(self, inquiry: Inquiry, answer: bytes, *, now: float) -> None:
         self._enter(now)
-        self._seeking.inquiry_answered(inquiry, answer, now)
+        if not self.guidance.answered(inquiry, answer, now):
+            self._seeking.inquiry_answered(inquiry, answer, now)
 
     def inquiry_timed_out(self, inquiry: Inquiry, *, now: float) -> None:
         self._enter(now)
-        self._seeking.inquiry_timed_out(inquiry, now)
+        if not self.guidance.timed_out(inquiry):
+            self._seeking.inquiry_timed_out(inquiry, now)
 
     # The clock and the outputs
 

@@ -13,13 +13,15 @@ from peer.mesh.timers import Timer
 if TYPE_CHECKING:
     from peer.mesh.children import ChildTable
     from peer.mesh.events import LinkId
+    from peer.mesh.guidance import Guidance
     from peer.mesh.parents import ParentTable
     from peer.mesh.state import MeshState
 
 
 class Reporting:
-    def __init__(self, own: MeshState, parents: ParentTable, children: ChildTable) -> None:
+    def __init__(self, own: MeshState, parents: ParentTable, children: ChildTable, guidance: Guidance) -> None:
         self._own, self._parents, self._children = own, parents, children
+        self._guidance = guidance
         self._root_beat = 0
 
     @property
@@ -84,6 +86,7 @@ class Reporting:
         leaving = own.state is Membership.LEAVING
         beat = messages.Beat(own.level, self.hops, self.resilience, leaving, self.proof(now))
         own.effects.append(SendMessage(tuple(self._children.links), encoding.encode_link_message(beat)))
+        self._guidance.tell(self._children.links, up=False, now=now)
         own.timers.set(Timer.BEAT, now + own.config.beat_interval)
 
     def on_report_due(self, now: float) -> None:
@@ -91,6 +94,7 @@ class Reporting:
         if self._parents:
             self.send_report(*self._parents.links)
             self.send_probes()
+            self._guidance.tell(self._parents.links, up=True, now=now)
             own.timers.set(Timer.REPORT, now + own.config.report_interval)
 
     def send_probes(self) -> None:

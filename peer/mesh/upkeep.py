@@ -19,6 +19,7 @@ from peer.mesh.events import (
     Restored,
     Starved,
 )
+from peer.mesh.guidance import PERIOD, PROBE_PATIENCE, Guidance
 from peer.mesh.membership import SEEKING, Input, Membership
 from peer.mesh.messages import UNPLACED, CloseReason
 from peer.mesh.timers import Timer
@@ -54,11 +55,12 @@ class Upkeep:
         surroundings: Surroundings,
         observer: LinkObserver,
         disputes: DisputeMemory,
+        guidance: Guidance,
     ) -> None:
         self._own, self._parents, self._children = own, parents, children
         self._seeking, self._advertising = seeking, advertising
         self._placement, self._surroundings, self._observer = placement, surroundings, observer
-        self._disputes = disputes
+        self._disputes, self._guidance = disputes, guidance
         self._looked_for_better_at = float("-inf")
         self.short_since: float | None = None
         """Since when there have been fewer sound parents than wanted; None while there are enough."""
@@ -106,7 +108,7 @@ class Upkeep:
                 own.events.append(Restored(wanted, now - self.short_since))
                 self.short_since = None
             if len(self._parents) > own.parents_to_hold:
-                own.timers.set_earlier(Timer.PRUNE, now + own.config.spare_patience)
+                own.timers.set_earlier(Timer.PRUNE, now + max(own.config.spare_patience, self._guidance.trial))
             return
         if self.short_since is None:
             self.short_since = now
@@ -230,11 +232,14 @@ class Upkeep:
         """STEADY, with nothing pending: the moment to look for a better place."""
         own = self._own
         is_disputed = any(parent.dispute is not None for parent in self._parents.links.values())
-        own.timers.set(
-            Timer.REPLACE,
-            now + own.jittered(own.config.rotate_interval if is_disputed else own.config.replace_interval),
-        )
+        interval = own.config.rotate_interval if is_disputed else own.config.replace_interval
+        if self._guidance.is_active:
+            interval = min(interval, PERIOD)
+        own.timers.set(Timer.REPLACE, now + own.jittered(interval))
         if own.state is Membership.STEADY and not self._seeking.pending:
+            if not is_disputed and self._guidance.explore(now):
+                own.timers.set(Timer.REPLACE, now + PROBE_PATIENCE)
+                return
             self._looked_for_better_at = now
             if is_disputed:
                 self._seeking.look_up(now)

@@ -260,16 +260,20 @@ class Crawler:
         return len(known) - before
 
     async def _ask(self, address: HostPort, request: InquiryRequest) -> Answer | None:
-        body = encoding.encode_request(request)
+        reply = await self.ask(address, encoding.encode_request(request))
+        try:
+            return encoding.decode_answer_untrusted(reply) if reply is not None else None
+        except MalformedMessage:
+            return None
+
+    async def ask(self, address: HostPort, body: bytes) -> bytes | None:
+        """The answer to an inquiry, as it came; None if there was none in time."""
         number = self.hub.inquire(address, body, timeout=ANSWER_TIMEOUT, now=trio.current_time())
         answered = self._waiting[number] = trio.Event()
         self.driver.turn()
         try:
             await answered.wait()
-            reply = self._answers.pop(number, None)
-            return encoding.decode_answer_untrusted(reply) if reply is not None else None
-        except MalformedMessage:
-            return None
+            return self._answers.pop(number, None)
         finally:
             self._waiting.pop(number, None)
             self._answers.pop(number, None)

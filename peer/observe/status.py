@@ -24,6 +24,8 @@ def describe(peer: Peer) -> dict[str, Any]:
     } | asdict(now)
     state["children"] = len(now.children)
     state["children_held"] = [asdict(child) for child in now.children]
+    goal = peer.goal()
+    state["goal"] = asdict(goal) if goal is not None else None
     for parent in state["parents"]:
         trip = parent.pop("round_trip")
         parent["round_trip_ms"] = round(trip * 1_000, 3) if trip is not None else None

@@ -12,7 +12,7 @@ from peer.mesh.config import MeshConfig
 from peer.testing.meshsim import MeshSimulation, hostile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from peer.mesh.levels import LevelRules
 
@@ -42,11 +42,19 @@ joins that the hostile network loses on the way."""
 
 
 def run_campaign(
-    seed: int, *, rules: Callable[[MeshConfig], LevelRules] | None = None, fresh_nonces: bool = True, **options: Any
+    seed: int,
+    *,
+    rules: Callable[[MeshConfig], LevelRules] | None = None,
+    fresh_nonces: bool = True,
+    knobs: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> MeshSimulation:
-    """A minute of chaos, then calm: raises MeshViolation if a promise breaks, or if somebody is not back in time."""
+    """A minute of chaos, then calm: raises MeshViolation if a promise breaks, or if somebody is not back in time.
+
+    `knobs` are fields of the configuration, `options` arguments of the simulation.
+    """
     shape = SHAPES[seed % len(SHAPES)]
-    config = MeshConfig(capacity=shape.capacity, parents_wanted=shape.parents_wanted)
+    config = MeshConfig(capacity=shape.capacity, parents_wanted=shape.parents_wanted, **(knobs or {}))
     simulation = MeshSimulation(
         seed,
         config=config,
