@@ -42,7 +42,7 @@ class Guided:
     rules: Hysteresis | None = None
     made: list[GoalPlacement] = field(default_factory=list)
 
-    def __call__(self, peer_id: PeerId, config: MeshConfig) -> GoalPlacement:
+    def __call__(self, peer_id: PeerId | None = None, config: MeshConfig | None = None) -> GoalPlacement:
         placement = GoalPlacement(rules=self.rules)
         placement.follow("asdi", bytes(OWNER.peer_id))
         if self.data:
