@@ -28,7 +28,9 @@ from xmlswitch.caches import ByteCache
 from xmlswitch.query.query_set import Difference, read_difference_untrusted
 
 # Of queries kept at hand, as they are in memory: strangers may fill this, and must not fill the memory.
-MAX_REMEMBERED_BYTES = 32 << 20
+MAX_REMEMBERED_BYTES = 8 << 20
+# The same for sets. One of the largest weighs nearly as much; those that are in use are kept besides.
+MAX_REMEMBERED_SET_BYTES = 24 << 20
 # Sets that this router made of others' queries, which it therefore covers: the last ones asked for.
 MAX_WIDER = 8
 # A set up to this long is sent whole; the parts of a longer one, which may turn out a little larger.
@@ -71,6 +73,7 @@ class XPathPolicy:
         """Of a dynamic router: what it learns from packets, for what it asks its parents for."""
         self._slots = MemberSlots(self.switch, first=1)
         self._decoded: ByteCache[bytes, QuerySet] = ByteCache(MAX_REMEMBERED_BYTES)
+        self._sets: ByteCache[bytes, QuerySet] = ByteCache(MAX_REMEMBERED_SET_BYTES)
         self._in_use: dict[int, tuple[bytes, QuerySet]] = {}  # by slot: these must be at hand, whatever they weigh
         self._wider: OrderedDict[bytes, frozenset[bytes]] = OrderedDict()
         self._until_sample = SAMPLED_EVERY
@@ -82,7 +85,7 @@ class XPathPolicy:
 
     def set_of(self, token: bytes) -> QuerySet:
         """The queries behind a token that was checked before; QueryError or MalformedQuery otherwise."""
-        known = self._decoded.get(token)
+        known = (self._sets if is_query_set(token) else self._decoded).get(token)
         if known is None:
             known = next((queries for held, queries in self._in_use.values() if held == token), None)
         if known is None:
@@ -96,7 +99,8 @@ class XPathPolicy:
         return known
 
     def _remember(self, token: bytes, queries: QuerySet) -> None:
-        self._decoded.put(token, queries, len(token) + queries.weight)
+        cache = self._sets if is_query_set(token) else self._decoded
+        cache.put(token, queries, len(token) + queries.weight)
 
     def token_of_set(self, found: QuerySet) -> bytes:
         """One query has the token that it has alone."""
