@@ -109,7 +109,9 @@ class Peer:
             identity=identity,
             gate=gate_for(options, identity, grant, time.time),
         )
-        self._pass_keys_on()
+        own_key = (identity.public_key, grant) if self.core.signing is not None else None
+        self.core.doors.counting.is_everything = options.query is None
+        self.core.doors.learn_keys(self.trust, own_key)
         if isinstance(self._placement, GoalPlacement):
             policy = self.core.policy
             self._placement.cpu = lambda: policy.seconds_per_packet
@@ -468,19 +470,6 @@ class Peer:
         """Goals of this owner count from now on."""
         if isinstance(self._placement, GoalPlacement):
             self._placement.follow(self.options.stream, owner)
-
-    def _pass_keys_on(self) -> None:
-        """Learn the keys of roots from parents too, and show those that are known to whoever is linked."""
-        gate = self.core.doors.gate
-        self.core.doors.counting.is_everything = self.options.query is None
-        if gate is None:
-            return
-        trust = self.trust
-        gate.root_keys = RootKeys(
-            self.options.stream, lambda key, expires_at: trust.add_key(key, expires_at=expires_at)
-        )
-        if self.core.signing is not None:
-            gate.root_keys.add(self.identity.public_key, self._grant)
 
     def keep_envelopes(self, keep: Callable[[int, bytes], None]) -> RootKeys | None:
         """Call `keep` with every packet that is handed over, as it was signed. What proves whose signatures count."""

@@ -53,7 +53,15 @@ SHELL = {
             "peer.ownership",
             "peer.directory",
         ),
-        *("peer.session", "peer.sockets", "peer.tcp", "peer.cli", "peer.__main__", "peer.packetlog.writer"),
+        *(
+            "peer.publications",
+            "peer.session",
+            "peer.sockets",
+            "peer.tcp",
+            "peer.cli",
+            "peer.__main__",
+            "peer.packetlog.writer",
+        ),
         *("peer.observe.goals", "peer.feeds.rss"),
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
         *(
@@ -76,7 +84,7 @@ ENTRANCES = {
     "peer.cli.reference",  # run by `make format`
 }
 # Who may look behind a Peer: it itself, what it makes its record and its statistics of, and simulations of the core.
-MAY_USE_THE_CORE = {"peer.node", "peer.own_record", "peer.observe.statistics", "peer.testing"}
+MAY_USE_THE_CORE = {"peer.node", "peer.own_record", "peer.publications", "peer.observe.statistics", "peer.testing"}
 MAX_LINES = 500
 
 

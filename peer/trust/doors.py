@@ -23,8 +23,10 @@ from peer.mesh.messages import MalformedMessage, PeerId, RefuseReason
 from peer.trust.beats import BeatBook
 from peer.trust.counting import Counting
 from peer.trust.gate import Gate, Shown
+from peer.trust.rootkeys import RootKeys
 
 if TYPE_CHECKING:
+    from dht.streams import Grant
     from peer.link_map import LinkMap
     from peer.mesh.machine import Mesh
     from peer.trust.check import Trust
@@ -63,6 +65,14 @@ class Doors:
         self._look_at = 0.0
         if gate is not None:
             hub.keying.credentials = gate.credentials
+
+    def learn_keys(self, trust: Trust, own: tuple[bytes, Grant | None] | None) -> None:
+        """Learn the keys of roots from parents too, and show all that are known, and our own, to whoever is linked."""
+        if self.gate is None:
+            return
+        self.gate.root_keys = RootKeys(self._stream, lambda key, expires_at: trust.add_key(key, expires_at=expires_at))
+        if own is not None:
+            self.gate.root_keys.add(*own)
 
     def admits(self, opening: dcp_events.OpeningReceived, mesh: Mesh, now: float) -> bool:
         """Whether the mesh may look at a join; if not, it has been refused."""
