@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dcp import control, group_messages, handshake, lateral, protection, wire
+from dcp import control, group_messages, handshake, lateral, protection, query_parts, wire
 from dcp.links.keying import Keying
 from dht.identity import Identity
 
@@ -62,6 +62,7 @@ BODIES = {
         9,
         protection.encode_repair(9, protection.Repair(63, [(10, 12), (13,)], b"\x12\x34coded bytes")),
     ),
+    "have": (wire.CONTROL, 0, 0, query_parts.encode_have(query_parts.Have(4, 1))),
     "group": (wire.CONTROL, 0, 0, group_messages.encode_group(GROUP)),
     "siblings": (wire.CONTROL, 0, 0, lateral.encode_siblings(SIBLINGS)),
     "lateral": (wire.CONTROL, 0, 0, lateral.encode_lateral(lateral.Lateral(True, (5, 6), 3, b"XOR"))),
@@ -84,6 +85,12 @@ CHILD_BODIES = {
         protection.encode_protect(protection.Protect(0x01020304, 4, 1, 4, 0.0125, 40, deadline=0.25)),
     ),
     "fetch": (wire.CONTROL, 0, 0, control.encode_fetch(control.Fetch(3, [8, 13]))),
+    "part": (
+        wire.CONTROL,
+        0,
+        0,
+        query_parts.encode_part(query_parts.Part(4, 3, 0, 2, query_parts.digest_of(b"//flight"), b"//fl")),
+    ),
     "heard": (wire.CONTROL, 0, 0, group_messages.encode_heard(group_messages.Heard(0x0E0E0E0E, 9))),
 }
 OPENINGS: dict[str, handshake.Opening] = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcp import control, handshake, protection, wire
+from dcp import control, handshake, protection, query_parts, wire
 from dcp.config import Config
 from dcp.errors import MalformedDatagram
 from tests.dcp import packets
@@ -34,6 +34,8 @@ GOLDEN = {
     "1112131415161718191a1b1c1d1e1f5dc1efff0102",
     "siblings": "130106ff00000000000000000c0c0c0c56b98fb6486e0e0e0e0e0e0104c000020711f8000102030405060708090a0b0c"
     "0d0e0f",
+    "part": "1301ef8600000000000000000a0a0a0aec67a4e6a92b1000000004000000030000000277c3608aa5813afd2f2f666c",
+    "have": "1301d09d00000000000000000c0c0c0c9b0122bcf32d11000000040001",
     "lateral": "1301a1f000000000000000000c0c0c0c63c11c5886340f010200000005000000060003584f52",
     "heard": "130189bf00000000000000000a0a0a0a3a3fc68d57150d0e0e0e0e0000000000000009",
     "hole": "1301ac6e00000000000000000c0c0c0c4ce6c2d9ca2b020000000300000000000000070000000000000009",
@@ -95,6 +97,8 @@ def decode_all(data: bytes) -> None:
         lambda body: control.decode_bundle_untrusted(body, 1, 9),
         lambda body: protection.decode_repair_untrusted(body, 0, 9, 13),
         protection.decode_protect_untrusted,
+        query_parts.decode_part_untrusted,
+        query_parts.decode_have_untrusted,
     ):
         try:
             decode(body)

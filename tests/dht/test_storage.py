@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from dht.config import StoreLimits
 from dht.errors import Refusal
 from dht.keys import MAX_SHARD_DEPTH, candidate_key_of, candidates_key, keys_of, roots_key
+from dht.places import MAX_PLACE_DEPTH
 from dht.record import RecordVerifier, Role
 from dht.storage import RecordStore
 from tests.dht.build import NOW, identity, record_of, signed
@@ -169,7 +170,7 @@ def test_a_publisher_is_under_few_keys():
     kept = store(max_keys_per_publisher=4)
     record = record_of(identity(1))
     outcomes = [kept.put(key, signed(1).wire, source="s", now=NOW) for key in keys_of(record)]
-    assert len(outcomes) == MAX_SHARD_DEPTH + 1
+    assert len(outcomes) == (MAX_SHARD_DEPTH + 1) + (MAX_PLACE_DEPTH + 1)
     assert outcomes[:4] == [None] * 4
     assert set(outcomes[4:]) == {Refusal.PUBLISHER_QUOTA}
 

@@ -70,7 +70,7 @@ async def test_errors_leave_the_public_blocks_as_they_are(tmp_path):
         ({"start": "soon"}, "start must be"),
         ({"start": -3}, "start must be"),
         ({"network": "moon"}, "network must be one of lan, wan, got 'moon'"),
-        ({"selection": "luck"}, "selection must be one of scored, walk, got 'luck'"),
+        ({"selection": "luck"}, "selection must be one of scored, walk, tree, got 'luck'"),
         ({"children_from": ["10.0.0.1/8"]}, "has host bits set"),
         ({"profile": "fast"}, "profile must be one of reliable, latency, bandwidth, newest, got 'fast'"),
         ({"deadline": 0.2}, "a deadline is for clients without children: join as a leaf"),
