@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 WATCH_INTERVAL = 20.0  # seconds between refreshes of a watched stream
 _ENOUGH_CANDIDATES = 16  # when no limit is named: twice what a repair chooses from
 _MAX_ROUNDS = 3  # of reading deeper shards for one question
+_MAX_FULL_LISTS = 4_096  # remembered; of more, the lists below are not read
 _MAX_LISTS = 16  # of places that are read beside the one that was asked for
 
 
@@ -122,7 +123,7 @@ class KademliaDirectory:
                     known = found.get(peer_id)
                     if known is None or known.version < signed.record.version:
                         found[peer_id] = signed.record
-                if is_full:
+                if is_full and len(self._full_lists) < _MAX_FULL_LISTS:
                     self._full_lists.add(key)
                 else:
                     self._full_lists.discard(key)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dht.directory import Published
 from dht.errors import DirectoryUnavailable, Refusal
@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 
 _CROWDED = (Refusal.KEY_FULL, Refusal.SOURCE_QUOTA)
 _CLOCK = (Refusal.EXPIRED, Refusal.TOO_LONG_LIVED)
+
+
+class _KeyOf(Protocol):
+    def __call__(self, record: PeerRecord, *, depth: int) -> Key: ...
 
 
 @dataclass(slots=True)
@@ -138,28 +142,33 @@ class Publisher:
             wanted_keys.append(key)
             results.append(await self._put(publication, key, record))
         if record.has_room:
-            while True:
-                key = candidate_key_of(record, depth=publication.depth)
-                result = await self._put(publication, key, record)
-                if not _is_crowded(result) or publication.depth >= MAX_SHARD_DEPTH:
-                    break
-                publication.depth += 1
+            key, result, publication.depth = await self._put_where_room_is(
+                publication, record, candidate_key_of, publication.depth, MAX_SHARD_DEPTH
+            )
             wanted_keys.append(key)
             results.append(result)
         if publication.is_listed:
             if publication.place_depth and node.rng.random() < _RETRY_SHALLOWER:
                 publication.place_depth -= 1
-            while True:
-                key = place_key_of(record, depth=publication.place_depth)
-                result = await self._put(publication, key, record)
-                if not _is_crowded(result) or publication.place_depth >= MAX_PLACE_DEPTH:
-                    break
-                publication.place_depth += 1
+            key, result, publication.place_depth = await self._put_where_room_is(
+                publication, record, place_key_of, publication.place_depth, MAX_PLACE_DEPTH
+            )
             wanted_keys.append(key)
             results.append(result)
         left = [key for key in publication.placed if key not in wanted_keys]
         await self._take_back(publication, left, version=gone_version)
         return self._published(publication, results)
+
+    async def _put_where_room_is(
+        self, publication: _Publication, record: PeerRecord, key_of: _KeyOf, depth: int, deepest: int
+    ) -> tuple[Key, WriteResult, int]:
+        """Under the key of this depth, or of the next one whose replicas are not crowded."""
+        while True:
+            key = key_of(record, depth=depth)
+            result = await self._put(publication, key, record)
+            if not _is_crowded(result) or depth >= deepest:
+                return key, result, depth
+            depth += 1
 
     async def _put(self, publication: _Publication, key: Key, record: PeerRecord) -> WriteResult:
         for _ in range(2):
