@@ -81,8 +81,8 @@ class Log:
         self._slots: dict[int, Interest] = {}
         self._covers: dict[tuple[bytes, bytes], bool] = {}
         self._covers_bytes = 0
-        self.settled: int | None = None
-        """A router's: how far its own parents agree about what is here (rule L7); None: it does not know."""
+        self.settled = 0
+        """A router's: how far its own parents agree about what is here (rule L7)."""
         self.is_final = True
         """It is a root's: all of it is settled."""
         self.history = HistorySlice()

@@ -168,6 +168,23 @@ def test_a_parent_of_an_earlier_version_is_not_asked_and_costs_nothing(monkeypat
     assert world.told("client", events.Disputed) == []
 
 
+def test_a_parent_that_is_silent_about_what_is_settled_does_not_silence_its_child(monkeypatch):
+    """A router below a liar of that kind looked like an earlier version itself, so nobody asked it for an index: its
+    own child stood still for good behind two other liars (seed 5000 of the hostile meshes)."""
+    monkeypatch.setattr("dcp.links.keep_alives.settled_of", lambda log: None if log.is_final else log.settled)
+    world = World()
+    for name in ("silent", "root"):
+        world.root(name)
+    router = world.relay("router", ["silent", "root"])
+    client = world.client("client", ["router"])
+    for an in range(1, 11):
+        for name in ("silent", "root"):
+            world.publish(name, b"%d" % an, an=an)
+    world.run(2.0)
+    assert all(parent.settled is None for parent in router.parents.values())
+    assert [parent.settled for parent in client.parents.values()] == [0]
+
+
 def test_starved_is_said_once_while_heads_advance_and_nobody_claims_anything():
     world = two_parents()
     for an in range(1, 6):
