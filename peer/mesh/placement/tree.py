@@ -56,7 +56,7 @@ class TreePlacement(ScoredPlacement):
         self._own, self._place, self._is_leaf = own, place, is_leaf
         self._tree = ReferenceTree(arity)
         self._levels = TreeLevels()
-        self._known: tuple[tuple[int, ...], Holders] | None = None
+        self._holders = Holders(self._tree)
 
     def rules(self, config: MeshConfig) -> LevelRules:
         return self._levels
@@ -69,10 +69,11 @@ class TreePlacement(ScoredPlacement):
         own = self._place(self._own)
         if not self._is_leaf:
             peers[own] = self._own
-        places = tuple(sorted(peers))
-        if self._known is None or self._known[0] != places:
-            self._known = places, Holders(self._tree, places)
-        holders = self._known[1]
+        holders = self._holders
+        for place in holders.nodes.keys() - peers.keys():
+            holders.remove(place)
+        for place in peers.keys() - holders.nodes.keys():
+            holders.add(place)
         node = holders.node_of_leaf(own) if self._is_leaf else holders.nodes[own]
         self._levels.rank = len(node)
         return holders, peers, node
