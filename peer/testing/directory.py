@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from random import Random
 from typing import TYPE_CHECKING
 
-from dht.places import place_of
+from dht.places import PLACES, place_of
 from peer.mesh.messages import UNPLACED
 
 if TYPE_CHECKING:
@@ -79,6 +79,18 @@ class SimDirectory:
                 if (record := self._find(peer_id, now)) is not None:
                     found[peer_id] = record
         return list(found.values())
+
+    def regions(self, places: tuple[int, ...]) -> int:
+        """How many look-ups these places take: what lies in the stretch of an earlier answer is not asked again."""
+        covered: list[tuple[int, int]] = []
+        for near in places:
+            if any(low <= near <= high for low, high in covered):
+                continue
+            at = bisect_left(self._places, (near, b""))
+            low = self._places[at - NEAR][0] if at >= NEAR else 0
+            high = self._places[at + NEAR - 1][0] if at + NEAR <= len(self._places) else PLACES - 1
+            covered.append((low, high))
+        return len(covered)
 
     def _near(self, near: int) -> list[PeerId]:
         """Who is listed next to a place, as `dht.places` answers."""
