@@ -41,11 +41,12 @@ def _draw_tree(axes: Any, holders: Holders, title: str) -> None:
         parent = holders.parent(place)
         if parent is not None:
             above = at[parent]
-            axes.plot([x, above[0]], [y, above[1]], color="0.6", zorder=1)
+            axes.plot([x, above[0]], [y, above[1]], color="0.75", zorder=1)
     for place, (x, y) in at.items():
         first, last = holders.keyset(place)
         axes.text(x, y, str(place), ha="center", va="center", zorder=2, bbox={"boxstyle": "circle", "fc": "w"})
-        axes.text(x, y - 0.38, f"{first} to {last}" if first < last else str(first), ha="center", va="center", size=7)
+        keys = f"{first} to {last}" if first < last else str(first)
+        axes.annotate(keys, (x, y), (0, -17), textcoords="offset points", ha="center", va="center", size=7)
     axes.set_title(title, size=10)
     axes.margins(0.2, 0.3)
     axes.axis("off")

@@ -64,9 +64,8 @@ def run(args: argparse.Namespace) -> Report:
         live = data["live"] = _tree_mesh.measure(args.live, args.seed)
         targets += _live_targets(live)
         notes = [f"{args.live:,} peers in virtual time: " + ", ".join(f"{name} {live[name]}" for name in live)]
-    return Report(
-        "tree", data, columns, rows, targets, draw=lambda figure: _tree_figure.draw(figure, small), notes=notes
-    )
+    draw = partial(_tree_figure.draw, section_4=small)
+    return Report("tree", data, columns, rows, targets, draw=draw, notes=notes)
 
 
 def _live_targets(live: dict[str, Any]) -> list[Target]:

@@ -1,4 +1,4 @@
-"""Whole peers placed by the reference tree, while packets flow: faults, and a directory that is stale, lies, is gone."""
+"""Whole peers placed by the reference tree: faults, and a directory that is stale, lies or is gone, as packets flow."""
 
 from __future__ import annotations
 
