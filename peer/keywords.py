@@ -68,6 +68,7 @@ class RootKeywords(TypedDict, total=False):
     multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
+    namespaces: Mapping[str, str] | None
     capacity: int
     children_from: Sequence[str]
     compress: Literal["zstd", "zlib", "none"]
@@ -75,6 +76,7 @@ class RootKeywords(TypedDict, total=False):
     grant: StrPath | None
     policy: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool
     raw: bool
 
@@ -101,6 +103,8 @@ class RootFromKeywords(TypedDict, total=False):
     encryption: Literal["prefer", "require"]
     cleartext: bool
     multicast: bool
+    namespaces: Mapping[str, str] | None
     owner: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool

@@ -56,6 +56,8 @@ def add_parsers(commands: Any) -> None:
             )
             parser.add_argument("--role", choices=("root", "router", "subscriber"), default="subscriber",
                                 help="what the peer may be; a router may subscribe too (subscriber)")  # fmt: skip
+            parser.add_argument("--withheld", action="store_true",
+                                help="also receive what roots withhold from others (root --withhold)")  # fmt: skip
             parser.add_argument("--days", type=float, default=30.0, metavar="N", help="days until it expires (30)")
             continue
         parser.add_argument("file", metavar="POLICY", help="the policy file, changed in place")
@@ -92,7 +94,7 @@ def _new(arguments: argparse.Namespace) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     from dht.identity import Identity, id_text
     from dht.streams import Grant
-    from peer.trust.grants import ROUTE, JoinGrant
+    from peer.trust.grants import ROUTE, WITHHELD, JoinGrant
 
     path = _path(arguments.file)
     text = _text(path)
@@ -105,6 +107,7 @@ def _show(arguments: argparse.Namespace) -> None:
         case "skymesh-grant-v2":
             grant = JoinGrant.from_text_untrusted(text)
             role = "router" if grant.roles & ROUTE else "subscriber"
+            role += ", and receive withheld packets," if grant.roles & WITHHELD else ""
             _print_grant(role, grant.stream, grant.peer_id, id_text(grant.owner), grant.expires_at)
         case "skymesh-policy-v1":
             _print_policy(_policy(path))
@@ -134,7 +137,7 @@ def _print_policy(policy: Policy) -> None:
 
 def _grant(arguments: argparse.Namespace) -> None:
     from dht.streams import Grant
-    from peer.trust.grants import ROLES, JoinGrant
+    from peer.trust.grants import ROLES, WITHHELD, JoinGrant
 
     if not 0 < arguments.days <= MAX_DAYS:
         raise ValueError(f"--days must be above 0 and at most {MAX_DAYS}, got {arguments.days:g}")
@@ -143,9 +146,8 @@ def _grant(arguments: argparse.Namespace) -> None:
     if arguments.role == "root":
         print(Grant.issue(owner, stream=arguments.stream, peer_id=peer_id, expires_at=expires_at).to_text())
         return
-    grant = JoinGrant.issue(
-        owner, stream=arguments.stream, peer_id=peer_id, roles=ROLES[arguments.role], expires_at=expires_at
-    )
+    roles = ROLES[arguments.role] | (WITHHELD if arguments.withheld else 0)
+    grant = JoinGrant.issue(owner, stream=arguments.stream, peer_id=peer_id, roles=roles, expires_at=expires_at)
     print(grant.to_text())
 
 

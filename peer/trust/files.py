@@ -62,7 +62,14 @@ def gate_for(options: PeerOptions, identity: Identity, grant: Grant | None, wall
     owner = options.chosen_owner() or owner_of_name(options.stream)
     if options.role is Role.ROOT:
         owner = grant.owner if grant is not None else identity.peer_id
-    gate = Gate(options.stream, wall=wall, own=grant or read_join_grant(options, identity), owner=owner)
+    gate = Gate(
+        options.stream,
+        wall=wall,
+        own=grant or read_join_grant(options, identity),
+        owner=owner,
+        is_root=options.role is Role.ROOT,
+        withholds=bool(options.withhold),
+    )
     if options.policy is not None and not gate.adopt(policy := read_policy(options.policy, options.stream)):
         raise PeerError(f"{options.policy}: this policy is of {policy.owner_text}, who does not own {options.stream}")
     return gate
