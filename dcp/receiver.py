@@ -421,8 +421,7 @@ class Receiver(DeliveredStream):
         assert position is not None
         self.audit.look(position, self._replies, now)
         self._incoming.forget_late()
-        if self._log is not None:
-            self._log.settled = self.audit.settled
+        self.handover.settle(self.audit.settled)
         claimed = max(self._intake.claimed, position)
         starved = self._starvation.look(claimed, self.parents.values(), has_room=not self.has_closed_window, now=now)
         if starved is not None:

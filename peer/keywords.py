@@ -43,6 +43,7 @@ class JoinKeywords(TypedDict, total=False):
     deadline: float | None
     loss_budget: float | None
     order: Literal["sequence", "arrival"]
+    confirm: Literal["first", "all"]
     timeout: float | None
     fallbacks: Sequence[str]
     capacity: int

@@ -36,6 +36,7 @@ NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 PROFILES = ("reliable", "latency", "bandwidth", "newest")
 ORDERS = ("sequence", "arrival")
+CONFIRMS = ("first", "all")
 
 _JOINS = ("join", "record", "bridge", "gateway")
 _ROOTS = ("root", "root_from")
@@ -262,6 +263,12 @@ class PeerOptions:
         of=("join",),
         choices=ORDERS,
     )
+    confirm: str = option(
+        "first",
+        "hand a packet over when the first parent brings it, or only when all parents agree about everything up to it",
+        of=_JOINS,
+        choices=CONFIRMS,
+    )
     timeout: float | None = option(
         None,
         "seconds to find a first parent in, then StreamUnavailable is raised; None waits forever",
@@ -367,6 +374,7 @@ class PeerOptions:
             ("network", self.network, NETWORKS),
             ("compress", self.compress, COMPRESSIONS),
             ("order", self.order, ORDERS),
+            ("confirm", self.confirm, CONFIRMS),
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
@@ -437,6 +445,7 @@ class PeerOptions:
             deadline=self.deadline,
             loss_budget=self.loss_budget,
             order=self.order,
+            confirm=self.confirm,
             is_client=self.role is Role.LEAF,
         )
         capacity = 0 if self.role is Role.LEAF else self.capacity

@@ -117,7 +117,7 @@ class Counting:
             return None
         # What waits to be handed over has not been counted yet.
         handed = self._ans[-1] if self._ans else None
-        return self._judge(handed if receiver.has_events else receiver.position, now)
+        return self._judge(receiver.position if receiver.is_drained else handed, now)
 
     def _judge(self, position: int | None, now: float) -> Missing | None:
         while self._stretches and now >= self._stretches[0].judge_at:
