@@ -128,7 +128,7 @@ class PeerOptions:
     )
     state: Path | None = option(
         None,
-        "folder for contacts, pinned owners and a root's last AN",
+        "folder for contacts, pinned owners, the owner's policy and a root's last AN",
         of=_PEERS,
         read=path,
         metavar="DIR",

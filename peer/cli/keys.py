@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dht.ids import PeerId
     from peer.trust.grants import Policy
 
-MAX_DAYS = 3_650
 ACTIONS = {
     "new": "create a key pair in a new file of mode 0600",
     "show": "say what a key, grant or policy file holds",
@@ -79,16 +78,13 @@ def keys(arguments: argparse.Namespace) -> int:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    from dht.identity import Identity
+    from dht.errors import IdentityError
+    from dht.issuing import key_in_words, new_key
 
-    identity = Identity.generate()
     try:
-        identity.save(_path(arguments.file))
-    except FileExistsError:
-        raise CliError(f"{arguments.file} already exists; a key is never overwritten", ExitCode.KEY_FILE) from None
-    except OSError as error:
-        raise CliError(f"{arguments.file}: {error.strerror}", ExitCode.KEY_FILE) from None
-    print(f"peer id (and fingerprint of the streams it owns): {identity.fingerprint}")
+        print(key_in_words(new_key(_path(arguments.file))))
+    except IdentityError as error:
+        raise CliError(str(error), ExitCode.KEY_FILE) from None
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -136,18 +132,16 @@ def _print_policy(policy: Policy) -> None:
 
 
 def _grant(arguments: argparse.Namespace) -> None:
-    from dht.streams import Grant
+    from dht.issuing import expiry, root_grant
     from peer.trust.grants import ROLES, WITHHELD, JoinGrant
 
-    if not 0 < arguments.days <= MAX_DAYS:
-        raise ValueError(f"--days must be above 0 and at most {MAX_DAYS}, got {arguments.days:g}")
-    owner, peer_id = _owner(arguments), _peer(arguments.peer)
-    expires_at = int(time.time() + arguments.days * 86_400)
+    owner, stream, now = _owner(arguments), arguments.stream, time.time()
     if arguments.role == "root":
-        print(Grant.issue(owner, stream=arguments.stream, peer_id=peer_id, expires_at=expires_at).to_text())
+        print(root_grant(owner, stream=stream, peer=arguments.peer, days=arguments.days, now=now))
         return
+    peer_id, expires_at = _peer(arguments.peer), expiry(arguments.days, now)
     roles = ROLES[arguments.role] | (WITHHELD if arguments.withheld else 0)
-    grant = JoinGrant.issue(owner, stream=arguments.stream, peer_id=peer_id, roles=roles, expires_at=expires_at)
+    grant = JoinGrant.issue(owner, stream=stream, peer_id=peer_id, roles=roles, expires_at=expires_at)
     print(grant.to_text())
 
 

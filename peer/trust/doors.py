@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from peer.mesh.machine import Mesh
     from peer.trust.check import Trust
 
+MAX_WAITING = 256
+"""Joins that the mesh has not answered, as many as dcp keeps (`tickets`): the oldest are forgotten, and restricted."""
 LOOK_INTERVAL = 5.0
 """How often grants that have run out are looked for."""
 WITHHELD_ENDS = "this peer's grant for withheld packets ends: they no longer come. Ask the owner for a new one"
@@ -106,17 +108,18 @@ class Doors:
             self._hub.refuse(self._stream, opening.ticket, Reason.MODE_MISMATCH, b"no withheld packets here")
             return False
         self._waiting[opening.ticket] = shown
+        if len(self._waiting) > MAX_WAITING:  # dcp gave them up, and the mesh never answered
+            del self._waiting[next(iter(self._waiting))]
         return True
 
     def restricts(self, ticket: int) -> bool:
         """Whether a child that is about to be accepted gets no withheld packets."""
-        shown = self._waiting.get(ticket)
-        return self.gate is not None and shown is not None and self.gate.restricts(shown)
+        return self.gate is not None and self.gate.restricts(self._waiting.get(ticket, Shown(None)))
 
     def answered(self, ticket: int, number: int | None) -> None:
         """The mesh has accepted a join as this link of dcp, or refused it."""
-        shown = self._waiting.pop(ticket, None)
-        if shown is not None and number is not None:
+        shown = self._waiting.pop(ticket, Shown(None))
+        if self.gate is not None and number is not None:
             self._children[number] = shown
 
     def enters(self, opened: dcp_events.LinkOpened, link: LinkId, mesh: Mesh, now: float) -> bool:

@@ -81,6 +81,8 @@ class Gate:
         between is missing in the log."""
         self.holds_withheld = withholds or (self.has_withheld and not is_root)
         """There may be withheld packets in its log: not all children may have them."""
+        self.adopted: Callable[[Policy], None] = lambda policy: None
+        """Called with each policy that comes into force."""
         self.root_keys: RootKeys | None = None
         """Keys of roots that sign, passed on with the credentials."""
 
@@ -122,6 +124,7 @@ class Gate:
         if policy.owner != self._owner or not policy.is_genuine():
             return False
         self.policy = policy
+        self.adopted(policy)
         return True
 
     def adopt_untrusted(self, data: bytes) -> bool:

@@ -202,3 +202,34 @@ async def test_withheld_packets_reach_only_those_with_the_grant_at_every_hop(tmp
         assert await next_packet(alice) == b"<p tail='N1'/>"
         assert await next_packet(bob) == b"<p tail='N2'/>"
         assert bob.statistics().forged == 0
+
+
+async def test_a_peer_that_was_revoked_stays_revoked_after_a_restart_that_reaches_nobody(tmp_path, monkeypatch):
+    async with granting(tmp_path, monkeypatch) as desk:
+        desk.write(0, "alice")
+        root = await desk.root()
+        router = await desk.start("router", Role.ROUTER, state=tmp_path / "state")
+        await router.wait_parents(1)
+        while router.core.doors.gate.policy is None:
+            await router.wait_turn()
+        await root.leave()
+    assert (tmp_path / "state" / "asdi.policy").exists()
+    async with granting(tmp_path, monkeypatch) as desk:
+        router = await desk.start("router", Role.ROUTER, state=tmp_path / "state")
+        gate = router.core.doors.gate
+        shown, _ = gate.look_untrusted(desk.key("alice").public_key, b"")
+        assert "has revoked the grants of" in gate.why_not_child(shown)
+
+
+async def test_a_root_does_not_go_back_to_an_older_policy(tmp_path, monkeypatch, caplog):
+    async with granting(tmp_path, monkeypatch) as desk:
+        desk.write(1)
+        older = desk.policy.read_text()
+        desk.write(1, "alice")
+        await desk.root(state=tmp_path / "state")
+        assert (tmp_path / "state" / "asdi.policy").read_text() == desk.policy.read_text()
+    desk.policy.write_text(older)
+    async with granting(tmp_path, monkeypatch) as desk:
+        root = await desk.root(state=tmp_path / "state")
+        assert root.core.doors.gate.policy.version == 2
+        assert "older than the policy in force" in caplog.text
