@@ -59,6 +59,8 @@ class Child:
         self.epoch = request.epoch
         self.waiting = True
         """Accepted by the owner but not yet by the log: our own query does not cover the child's so far."""
+        self.is_restricted = False
+        """Packets that are withheld are outside its queries: it has no right to them, or did not ask for them."""
         self.interest: Interest | None = None
         self.pending: PendingQuery | None = None
         self.collected: Collected | None = None

@@ -74,6 +74,8 @@ class Kind(NamedTuple):
     lan: str
     is_encrypted: bool = False
     """Their links are: then so is the group."""
+    is_restricted: bool = False
+    """What is withheld is not for them."""
 
 
 @dataclass(slots=True)
@@ -280,7 +282,8 @@ class Groups:
             group.made_at = now  # those that have just been asked have time to hear it
 
     def _kind_of(self, link: Downlink) -> Kind:
-        return Kind(link.child.query, link.child.epoch, lan_of(link.address, self._config), link.is_encrypted)
+        child, lan = link.child, lan_of(link.address, self._config)
+        return Kind(child.query, child.epoch, lan, link.is_encrypted, child.is_restricted)
 
     def _is_eligible(self, link: Downlink) -> bool:
         child = link.child

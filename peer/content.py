@@ -122,11 +122,11 @@ class Subscription:
         token, query = next(reversed(self._wanted.items()))
         if self._is_router:
             # What still lies in the queue may have come under an older, narrower query: switch behind it.
-            if receiver.has_events and not self._policy.covers(self.token, token):
+            if not receiver.is_drained and not self._policy.covers(self.token, token):
                 return None
             if not self._policy.covers(receiver.query, token):
                 return None
-        elif receiver.has_events or not receiver.change.target == receiver.query == token == self.token:
+        elif not (receiver.is_drained and receiver.change.target == receiver.query == token == self.token):
             return None  # the parents' switch says where; without one, everything that came is under this token
         self._wanted.clear()
         self._use(query)

@@ -372,7 +372,8 @@ class PeerCore:
                 number = self.hub.add_sender(stream, address, hello, now=now, is_expected=is_peer(peer_id))
                 self._links.add_parent(number, link)
             case meshevents.AcceptLink(ticket, link, reply):
-                accepted = self.hub.accept(stream, ticket, reply, now=now)
+                restricted = self.doors.restricts(ticket)
+                accepted = self.hub.accept(stream, ticket, reply, now=now, is_restricted=restricted)
                 self.doors.answered(ticket, accepted)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)

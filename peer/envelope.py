@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from dcp.compression import Compressor
 from peer.trust.batches import SIGNED_MARK, inner_untrusted
+from peer.trust.withholding import unmarked_untrusted
 
 if TYPE_CHECKING:
+    from peer.trust.withholding import Withholding
     from xmlswitch import Query
 
 MAX_REMEMBERED_BYTES = 8 << 20
@@ -32,8 +34,16 @@ class Opened:
 class Envelope:
     """Invariant: what is remembered has at most `MAX_REMEMBERED_BYTES`."""
 
-    def __init__(self, compressor: Compressor | None = None, *, remembers: bool = False) -> None:
+    def __init__(
+        self,
+        compressor: Compressor | None = None,
+        *,
+        remembers: bool = False,
+        withholding: Withholding | None = None,
+    ) -> None:
+        """`withholding`: which packets a root marks as withheld; None: none."""
         self._compressor = compressor or Compressor()
+        self._withholding = withholding
         self.remembers = remembers
         self._known: dict[bytes, Opened] = {}
         self._bytes = 0
@@ -41,7 +51,8 @@ class Envelope:
         """Envelopes opened, or tried to open."""
 
     def pack(self, content: bytes) -> bytes:
-        return self._compressor.pack(content)
+        packed = self._compressor.pack(content)
+        return packed if self._withholding is None else self._withholding.mark(content, packed)
 
     def open_untrusted(self, payload: bytes) -> Opened:
         """What is in the envelope, remembered until `take_untrusted`; PayloadRefused when it can't be opened."""
@@ -78,7 +89,7 @@ class Envelope:
         """Whether a signature is right was asked when the packet came (`peer.trust`)."""
         self.opened += 1
         inner = inner_untrusted(payload) if payload[:1] == SIGNED_MARK else payload
-        return self._compressor.unpack_untrusted(inner)
+        return self._compressor.unpack_untrusted(unmarked_untrusted(inner))
 
     def _remember(self, payload: bytes, opened: Opened) -> None:
         self._known[payload] = opened

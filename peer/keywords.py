@@ -43,6 +43,7 @@ class JoinKeywords(TypedDict, total=False):
     deadline: float | None
     loss_budget: float | None
     order: Literal["sequence", "arrival"]
+    confirm: Literal["first", "all"]
     timeout: float | None
     fallbacks: Sequence[str]
     capacity: int
@@ -68,6 +69,7 @@ class RootKeywords(TypedDict, total=False):
     multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
+    namespaces: Mapping[str, str] | None
     capacity: int
     children_from: Sequence[str]
     compress: Literal["zstd", "zlib", "none"]
@@ -75,6 +77,7 @@ class RootKeywords(TypedDict, total=False):
     grant: StrPath | None
     policy: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool
     raw: bool
 
@@ -101,6 +104,8 @@ class RootFromKeywords(TypedDict, total=False):
     encryption: Literal["prefer", "require"]
     cleartext: bool
     multicast: bool
+    namespaces: Mapping[str, str] | None
     owner: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool

@@ -20,15 +20,12 @@ import trio
 
 from dcp import Gap, LinkClosed, Omitted, Packet, Started
 from dcp.carriers.pool import Pool
-from dcp.compression import Compressor
 from dcp.driver import Driver
 from dcp.udp import UdpSocket
 from peer import other_versions
 from peer.core import PeerCore, PeerEvent
 from peer.dht_ways import DirectoryWays
-from peer.directory import signer_for
 from peer.disputes import in_words as trouble_in_words
-from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
@@ -44,6 +41,7 @@ from peer.observe.words import InWords
 from peer.optimizer.placement import GoalPlacement, GoalStanding
 from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions
+from peer.packing import envelope_for, signer_for
 from peer.placements import placement_of
 from peer.publications import Publications
 from peer.queries import XPathPolicy
@@ -82,11 +80,8 @@ class Peer:
         self.options = options
         self.identity = identity
         self._grant = grant
-        compression = "zstd" if options.dictionary and options.compress == "none" else options.compress
-        self._envelope = Envelope(
-            Compressor(compression, dictionary=options.dictionary),
-            remembers=options.role is not Role.ROOT and options.deliver,
-        )
+        signer = signer_for(options, identity, grant)
+        self._envelope = envelope_for(options, signer)
         self.trust = Trust(options.stream)
         self._placement = placement_of(
             options.selection,
@@ -104,7 +99,7 @@ class Peer:
             policy=XPathPolicy(self._envelope, clock=time.perf_counter),
             placement=self._placement,
             trust=self.trust,
-            signer=signer_for(options, identity, grant),
+            signer=signer,
             wall=time.time,
             identity=identity,
             gate=gate_for(options, identity, grant, time.time),

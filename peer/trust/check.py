@@ -17,6 +17,7 @@ from dcp.compression import PLAIN, PLAIN_MARK, EnvelopeCheck
 from peer.envelope import Envelope
 from peer.trust.batches import SIGNED, BatchVerifier, Verdict
 from peer.trust.keys import SigningKeys
+from peer.trust.withholding import WITHHELD
 
 MAX_PROOFS = 4_096
 """Verified packets that are kept for a while: what another parent left out of them convicts it."""
@@ -35,6 +36,9 @@ class Trust:
         """Copies that nobody with a key of the stream has signed."""
         self.unknown = 0
         """Copies that could not be judged: their key, or its present grant, is not known here."""
+        self.takes_withheld = False
+        """This peer has the grant for withheld packets. Nobody honest passes them on to others: such a copy counts as
+        forged, or it would convict the parents that rightly left the packet out."""
         self.key_wanted: Callable[[], None] = lambda: None
         """Called when a copy could not be judged: the owner looks for keys."""
         self.undecided: set[int] = set()
@@ -77,7 +81,9 @@ class Trust:
                 verdict = self._verifier.verify(an, payload)
                 if verdict is Verdict.GOOD:
                     self.is_signed = True
-                    if payload[self._verifier.inner_at] == PLAIN or self._inner(an, payload):
+                    kind = payload[self._verifier.inner_at]
+                    is_for_us = kind != WITHHELD or self.takes_withheld
+                    if kind == PLAIN or (is_for_us and self._inner(an, payload)):
                         self._keep(an, payload)
                         continue
                 elif verdict is Verdict.UNKNOWN:

@@ -12,7 +12,8 @@ Bytes, in network order:
     policy       owner's public key 32, version u64, rules u8, count u16, revoked peer ids 20 each, signature 64
                  signed: "skymesh policy v1\\0", length of the stream's name u8, name, everything before the signature
     credentials  items of kind u8, length u16, bytes; kinds: 1 grant, 2 policy, 3 a root's grant,
-                 4 keys of roots that sign (`rootkeys`). Others are skipped
+                 4 keys of roots that sign (`rootkeys`), 5 (empty): this peer receives withheld packets.
+                 Others are skipped
 
 As text: `skymesh-grant-v2:` and base64 of peer id, grant and stream name; `skymesh-policy-v1:` and base64 of the length
 of the stream's name u8, stream name and policy.
@@ -32,6 +33,8 @@ from dht.streams import check_stream_name, owner_of_name
 
 SUBSCRIBE: Final = 0x01
 ROUTE: Final = 0x02
+WITHHELD: Final = 0x04
+"""May receive what roots withhold from others."""
 ROLES: Final = {"subscriber": SUBSCRIBE, "router": SUBSCRIBE | ROUTE}
 
 SUBSCRIBERS_NEED_GRANTS: Final = 0x01
@@ -52,6 +55,7 @@ GRANT_ITEM: Final = 1
 POLICY_ITEM: Final = 2
 ROOT_GRANT_ITEM: Final = 3
 ROOT_KEYS_ITEM: Final = 4
+WITHHELD_ITEM: Final = 5
 
 
 class MalformedCredentials(ValueError):

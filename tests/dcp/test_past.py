@@ -225,7 +225,7 @@ def test_a_byte_stream_has_no_books():
         world.run(0.02)
     world.run(2.0)
     assert b"".join(payload for _, payload in world.packets("client")) == data
-    assert receiver._audit.book is None
+    assert receiver.audit.book is None
     assert receiver.statistics(world.net.now).index_requests == 0
 
 
@@ -235,15 +235,15 @@ def test_one_parent_costs_no_book_for_long_and_a_second_one_opens_it():
         world.root(name)
     receiver = world.client("client", ["one"])
     world.run(1.0)
-    assert receiver._audit.book is not None  # another parent may come, and is asked about what this one said
+    assert receiver.audit.book is not None  # another parent may come, and is asked about what this one said
     world.run(ALONE_SECONDS + 1.0)
-    assert receiver._audit.book is None
+    assert receiver.audit.book is None
     link = world.join("client", "two")
     world.run(1.0)
-    assert receiver._audit.book is not None
+    assert receiver.audit.book is not None
     receiver.remove_sender(link)
     world.run(ALONE_SECONDS + 1.0)
-    assert receiver._audit.book is None
+    assert receiver.audit.book is None
 
 
 def all_parents_lost_after_ten_packets():
