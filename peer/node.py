@@ -112,9 +112,6 @@ class Peer:
         own_key = (identity.public_key, grant) if self.core.signing is not None else None
         self.core.doors.counting.is_everything = options.query is None
         self.core.doors.learn_keys(self.trust, own_key)
-        if isinstance(self._placement, GoalPlacement):
-            policy = self.core.policy
-            self._placement.cpu = lambda: policy.seconds_per_packet
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,

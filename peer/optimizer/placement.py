@@ -9,24 +9,30 @@ first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from peer.goals.signed import MalformedGoal, OwnedGoal, read_goal_untrusted
+from peer.goals.syntax import Over
+from peer.goals.units import TIME
 from peer.goals.vocabulary import VOCABULARY, Vocabulary
 from peer.mesh.levels import ROOT_LEVEL
-from peer.mesh.placement.moves import Drop, Replace, Vacate
+from peer.mesh.messages import PeerId
+from peer.mesh.placement.moves import Drop, Replace, Trade, Vacate
+from peer.mesh.placement.neighbourhood import LinkQuality
 from peer.mesh.placement.scored import ScoredPlacement
+from peer.optimizer.blending import blend, shares
 from peer.optimizer.course import NODE_MEASURED, Course
-from peer.optimizer.proposing import Hysteresis, Offer, Way, best_move
-from peer.optimizer.said import Said, read_said_untrusted
+from peer.optimizer.proposing import Hysteresis, Offer, Slot, Way, best_move
+from peer.optimizer.said import MAX_WEIGHT, Said, read_said_untrusted
 
 if TYPE_CHECKING:
     from random import Random
 
-    from peer.mesh.messages import PeerId
+    from peer.mesh.events import LinkId
+    from peer.mesh.messages import PeerAt
     from peer.mesh.placement.neighbourhood import Neighbourhood, ParentView
 
 MAX_KNOWN = 256
@@ -38,6 +44,15 @@ STRANGERS = 3
 TRIAL_SECONDS = 5.0
 AVOID_SECONDS = 600.0
 """How long a parent that did not keep its promise in its trial is not tried again."""
+TRADE_AGAIN = 90.0
+"""Seconds until an exchange with the same peer is tried again."""
+MOST_LOSS = 1.5
+"""A peer that is asked to go elsewhere does so if its cost does not grow beyond this times."""
+MAX_HOPS = 12
+WIDEST = 1e12
+"""Bytes per second: the bandwidth of a link that was not measured yet."""
+LATER = 0.001
+"""Seconds by which copies must come later for that to mean anything."""
 LEAST_SCALE = 0.25
 PROMISE = 0.8
 """A newcomer that says it is this much better than every other parent must bring first copies..."""
@@ -92,8 +107,10 @@ class GoalPlacement(ScoredPlacement):
         self._avoided: dict[PeerId, float] = {}
         self._moved_at = -math.inf
         self._trying: PeerId | None = None
-        self.cpu: Callable[[], float] = lambda: 0.0
-        """Seconds of processor time per packet, as the owner of this object measures it."""
+        self._leaving: PeerId | None = None
+        """The parent to give up for the one that is tried, if that is settled already."""
+        self._traded: dict[PeerId, float] = {}
+        self._limit: tuple[Course, int, int | None] | None = None
         self.moves = 0
         self.taken_back = 0
 
@@ -143,10 +160,13 @@ class GoalPlacement(ScoredPlacement):
 
     # What we say, and what others say
 
-    def values(self, around: Neighbourhood) -> Mapping[int, bytes]:
+    def values(self, around: Neighbourhood, parent: PeerId | None = None) -> Mapping[int, bytes]:
         if self._held is None:
             return {}
-        room = max(0, around.config.capacity - around.config.reserved_slots - len(around.children))
+        config, limit = around.config, self.limit(around.config.capacity)
+        if limit is not None:
+            config = replace(config, capacity=min(limit, config.capacity))
+        room = max(0, config.capacity - config.reserved_slots - len(around.children))
         own = self._node(around)
         said = Said(
             self._held.version,
@@ -154,14 +174,52 @@ class GoalPlacement(ScoredPlacement):
             hops=around.hops,
             free=room,
             problem=self.problem,
-            node=tuple(own[name] for name in NODE_MEASURED),
+            node=tuple(own.get(name, 0.0) for name in NODE_MEASURED),
         )
         path = self._own_path(around) if self.course is not None else None
         if self.course is not None and path is not None:
             standing = self.course.standing(path, own)
             worst = max(standing.broken, key=lambda b: b[1], default=("", 0.0))
             said = replace(said, path=tuple(path), cost=standing.cost, violation=standing.violation, broken=worst[0])
+        if parent is not None:
+            said = replace(said, weight=self._share(around, parent) * self.weight(around), height=self.height(around))
         return said.as_values()
+
+    # Who is below
+
+    def weight(self, around: Neighbourhood) -> float:
+        """By how much the sum of all costs grows when ours grows by 1 (rule O5)."""
+        course = self.course
+        over = course.goal.cost.over if course is not None else Over.PEERS
+        own = over is Over.PEERS or (around.has_client if over is Over.CLIENTS else around.config.capacity > 0)
+        below = sum(said.weight for said in self._below(around))
+        return min(own + below, MAX_WEIGHT)
+
+    def height(self, around: Neighbourhood) -> int:
+        """Links to the farthest peer below."""
+        return max((1 + said.height for said in self._below(around)), default=int(bool(around.children)))
+
+    def _below(self, around: Neighbourhood) -> list[Said]:
+        known = (self._known.get(child.peer_id) for child in around.children)
+        return [one.said for one in known if one is not None and around.now - one.heard_at <= KNOWN_FOR]
+
+    def _share(self, around: Neighbourhood, parent: PeerId) -> float:
+        """The part of our cost that comes through this parent: how often its copy is expected to be the first."""
+        ways = self._parent_ways(around)
+        if self.course is None or parent not in ways:
+            return 0.0
+        node = self._node(around)
+        ranked = sorted(ways, key=lambda p: (self._worth(ways[p], node), p))
+        return shares(len(ranked))[ranked.index(parent)]
+
+    def limit(self, capacity: int) -> int | None:
+        """The most children that the goal allows."""
+        course = self.course
+        if course is None:
+            return None
+        if self._limit is None or self._limit[:2] != (course, capacity):
+            self._limit = course, capacity, course.child_limit(capacity)
+        return self._limit[2]
 
     def heard(self, peer: PeerId, values: Mapping[int, bytes], now: float) -> bool:
         known = self._note(peer, values, now)
@@ -182,26 +240,51 @@ class GoalPlacement(ScoredPlacement):
 
     # Ways
 
-    def _way(self, peer: PeerId, round_trip: float | None, loss: float | None, now: float) -> list[float] | None:
-        """Path values through this peer; None if it did not say, or if the link was not measured."""
+    def _way(self, peer: PeerId, quality: LinkQuality, around: Neighbourhood) -> list[float] | None:
+        """Path values through this peer; None if it did not say, or if the link was not measured.
+
+        What can't be known before a link stands is assumed to be as good as it can be: the trial will show it.
+        """
         known, course, held = self._known.get(peer), self.course, self._held
-        if known is None or course is None or held is None or now - known.heard_at > KNOWN_FOR:
+        if known is None or course is None or held is None or around.now - known.heard_at > KNOWN_FOR:
             return None
-        trip = round_trip if round_trip is not None else known.round_trip
+        trip = quality.round_trip if quality.round_trip is not None else known.round_trip
         if trip is None or known.said.version != held.version or len(known.said.path) != len(course.aggregates):
             return None
-        sender = dict(zip(NODE_MEASURED, known.said.node, strict=False))
-        return course.through(known.said.path, {"latency": trip / 2, "loss": loss or 0.0}, sender)
+        link = {
+            "latency": trip / 2,
+            "loss": quality.loss or 0.0,
+            "lateness": quality.lateness or 0.0,
+            "rate": quality.rate if quality.rate is not None else around.measures().get("incoming", 0.0),
+            "bandwidth": min(quality.bandwidth if quality.bandwidth is not None else WIDEST, WIDEST),
+        }
+        return course.through(known.said.path, link, dict(zip(NODE_MEASURED, known.said.node, strict=False)))
 
     def _parent_ways(self, around: Neighbourhood) -> dict[PeerId, list[float]]:
         qualities, found = around.qualities(), {}
         for parent in around.sound_parents:
-            quality = qualities.get(parent.link)
-            trip = quality.round_trip if quality is not None else None
-            way = self._way(parent.peer_id, trip, quality.loss if quality is not None else None, around.now)
+            way = self._way(parent.peer_id, qualities.get(parent.link, LinkQuality()), around)
             if way is not None:
                 found[parent.peer_id] = way
+        late = {p.peer_id: q.lateness for p in around.sound_parents if (q := qualities.get(p.link)) is not None}
+        self._believe(found, late, self._node(around))
         return found
+
+    def _believe(
+        self, ways: dict[PeerId, list[float]], late: Mapping[PeerId, float | None], node: Mapping[str, float]
+    ) -> None:
+        """A parent may say what it likes, but if its copies come later than another's, its path is no shorter."""
+        if self.course is None or self.course.goal.cost.cost.dimension != TIME:
+            return
+        known = sorted((seconds, peer) for peer, seconds in late.items() if seconds is not None and peer in ways)
+        for place, (seconds, peer) in enumerate(known):
+            for sooner, other in known[:place]:
+                if seconds > sooner + LATER and self._worth(ways[peer], node) < self._worth(ways[other], node):
+                    ways[peer] = ways[other]
+
+    def _worth(self, way: Sequence[float], node: Mapping[str, float]) -> float:
+        assert self.course is not None
+        return self.course.worth(way, node)
 
     def _scale(self, around: Neighbourhood) -> float:
         """What a round trip on a link is to that of an inquiry, by the parents, of which both are known.
@@ -228,7 +311,7 @@ class GoalPlacement(ScoredPlacement):
         """What a peer knows of itself."""
         children = float(len(around.children))
         return {
-            "cpu": self.cpu(),
+            **around.measures(),
             "fanout": children,
             "load": children / max(1, around.config.capacity),
             "hops": float(around.hops),
@@ -242,16 +325,16 @@ class GoalPlacement(ScoredPlacement):
         if self.course is None:
             return []
         parents = [parent.peer_id for parent in around.parents]
-        open_ones = [c for c in around.candidates if c.free > 0 and self._may_try(c.peer_id, around.now)]
-        near = sorted(open_ones, key=lambda c: (c.level, c.peer_id))[:2]
-        others = [c for c in open_ones if c not in near]
+        able = [c for c in around.candidates if self._may_try(c.peer_id, around.now)]
+        near = sorted(able, key=lambda c: (c.level, c.peer_id))[:2]
+        others = [c for c in able if c not in near and c.free > 0]
         few = rng.sample(others, min(STRANGERS, len(others)))
         return [*parents, *(c.peer_id for c in (*near, *few))]
 
     def _may_try(self, peer: PeerId, now: float) -> bool:
         return self._avoided.get(peer, -math.inf) <= now
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         if self.course is None or any(parent.dispute is not None for parent in around.parents):
             return super().better(around, rng)
         if around.now - self._moved_at < self._rules.dwell:
@@ -259,32 +342,105 @@ class GoalPlacement(ScoredPlacement):
         node, ways = self._node(around), self._parent_ways(around)
         if len(ways) < len(around.sound_parents):
             return None  # a parent that has not said anything yet cannot be compared
-        worth, scale = self.course.worth, self._scale(around)
-        held = [Way(p, worth(way, node), self._known[p].said.hops) for p, way in ways.items()]
+        self._leaving, scale, weight = None, self._scale(around), self.weight(around)
+        held = [Way(p, self._worth(way, node), self._known[p].said.hops) for p, way in ways.items()]
+        anybody = {p: [Slot(PeerId(b""), 1.0, 0.0)] for p in ways}  # who makes room, and at what price, they will say
         offers = []
         for candidate in around.candidates:
             known = self._known.get(candidate.peer_id)
             trip = known.round_trip if known is not None else None
-            way = self._way(candidate.peer_id, None if trip is None else trip * scale, None, around.now)
-            if way is None or known is None or known.said.free <= 0 or not self._may_try(candidate.peer_id, around.now):
+            quality = LinkQuality(round_trip=None if trip is None else trip * scale)
+            way = self._way(candidate.peer_id, quality, around)
+            if way is None or known is None or not self._may_try(candidate.peer_id, around.now):
                 continue
-            if candidate.peer_id not in around.disputed:
-                offers.append(Offer(Way(candidate.peer_id, worth(way, node), known.said.hops), True, {}))
-        best = best_move(held, offers, weight=1.0, rules=self._rules) if held else None
+            has_room = known.said.free > 0
+            if candidate.peer_id not in around.disputed and (has_room or self._may_trade(candidate.peer_id, around)):
+                offers.append(Offer(Way(candidate.peer_id, self._worth(way, node), known.said.hops), has_room, anybody))
+        height = self.height(around)
+        best = best_move(held, offers, weight=weight, height=height, rules=self._rules) if held and weight else None
         if best is None:
             return None
         parent = next(p for p in around.parents if p.peer_id == best.old)
         self._trying = best.new
-        return Replace(parent.link, best.new)
+        if best.gives_way is None:
+            return Replace(parent.link, best.new)
+        if len(self._traded) >= MAX_KNOWN:
+            del self._traded[next(iter(self._traded))]
+        self._traded[best.new] = around.now + TRADE_AGAIN
+        spared = self._rules.share * weight * abs(blend([way.cost for way in held]))
+        return Trade(parent.link, best.new, best.gain - spared)
+
+    def _may_trade(self, peer: PeerId, around: Neighbourhood) -> bool:
+        return self._traded.get(peer, -math.inf) <= around.now and len(around.sound_parents) == len(around.parents)
+
+    # Exchanges
+
+    def givers(self, around: Neighbourhood, old: PeerAt) -> list[LinkId]:
+        said = {child.link: self._known.get(child.peer_id) for child in around.children}
+        able = [
+            child
+            for child in around.children
+            if child.report is not None and not child.report.is_leaving and child.report.parents > 1
+            and child.peer_id != old.peer_id
+        ]  # fmt: skip
+        weights = {link: known.said.weight if known is not None else 0.0 for link, known in said.items()}
+        return [child.link for child in sorted(able, key=lambda c: (weights[c.link], c.link))]
+
+    def price(self, around: Neighbourhood, parent: PeerId, new: PeerId) -> float | None:
+        now, after, hops = self._with(around, parent, new)
+        if now is None or after is None or around.now - self._moved_at < self._rules.dwell:
+            return None
+        deepest = 1 + max(p.hops for p in around.parents)
+        if hops > deepest and hops + self.height(around) > MAX_HOPS:
+            return None
+        return self.weight(around) * (after - now)
+
+    def swap(self, parent: PeerId, new: PeerId) -> None:
+        self._leaving, self._trying = parent, new
+
+    def elsewhere(self, around: Neighbourhood, parent: LinkId) -> PeerId | None:
+        leaving = next((p.peer_id for p in around.parents if p.link == parent), None)
+        found: list[tuple[float, PeerId]] = []
+        for candidate in around.candidates:
+            known = self._known.get(candidate.peer_id)
+            if leaving is None or known is None or known.said.free <= 0:
+                continue
+            now, after, hops = self._with(around, leaving, candidate.peer_id)
+            is_deep = hops + self.height(around) > MAX_HOPS
+            if now is not None and after is not None and after - now <= (MOST_LOSS - 1) * abs(now) and not is_deep:
+                found.append((after, candidate.peer_id))
+        return min(found)[1] if found else None
+
+    def _with(self, around: Neighbourhood, parent: PeerId, new: PeerId) -> tuple[float | None, float | None, int]:
+        """Our cost now and with `new` instead of `parent`, and how many hops away we are then."""
+        ways, node, known = self._parent_ways(around), self._node(around), self._known.get(new)
+        trip = known.round_trip if known is not None else None
+        quality = LinkQuality(round_trip=None if trip is None else trip * self._scale(around))
+        way = self._way(new, quality, around)
+        if way is None or known is None or parent not in ways or len(ways) < len(around.sound_parents):
+            return None, None, MAX_HOPS
+        costs = {p: self._worth(w, node) for p, w in ways.items()}
+        rest = [cost for p, cost in costs.items() if p != parent]
+        hops = 1 + max([*(p.hops for p in around.parents if p.peer_id != parent), known.said.hops])
+        return blend(list(costs.values())), blend([*rest, self._worth(way, node)]), hops
+
+    # What is given up
 
     def surplus(self, around: Neighbourhood) -> Drop | None:
-        ways = self._parent_ways(around) if self.course is not None else {}
         sound = around.sound_parents
         plain = len(sound) < len(around.parents) or any(parent.dispute is not None for parent in sound)
-        if self.course is None or plain or not ways or len(sound) <= around.config.parents_wanted:
+        if self.course is None or plain or len(sound) <= around.config.parents_wanted:
+            return super().surplus(around)
+        settled = next((p for p in sound if p.peer_id == self._leaving), None)
+        if settled is not None and any(p.peer_id == self._trying for p in sound):
+            self._moved_at, self._leaving, self._trying = around.now, None, None
+            self.moves += 1
+            return Drop(settled.link)
+        ways = self._parent_ways(around)
+        if not ways:
             return super().surplus(around)
         node = self._node(around)
-        worths = {p.peer_id: self.course.worth(ways[p.peer_id], node) for p in sound if p.peer_id in ways}
+        worths = {p.peer_id: self._worth(ways[p.peer_id], node) for p in sound if p.peer_id in ways}
         goes = self._broke_its_promise(around, worths)
         if goes is not None:
             self._avoided = {p: until for p, until in self._avoided.items() if until > around.now}

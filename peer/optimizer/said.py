@@ -7,6 +7,7 @@
     5 broken    the constraint that is broken most, text
     6 problem   why the goal is not followed here, text
     7 node      what it knows of itself (`course.NODE_MEASURED`), f64 each
+    8 below     what our cost is worth to the receiver, f64; links to the farthest peer below, u8
 Other tags are passed over, so that later versions can say more.
 """
 
@@ -20,11 +21,14 @@ from dataclasses import dataclass
 from peer.goals.signed import HASH_BYTES
 from peer.optimizer.course import MAX_AGGREGATES
 
-_GOAL_TAG, _PATH_TAG, _ROOM_TAG, _STANDING_TAG, _BROKEN_TAG, _PROBLEM_TAG, _NODE_TAG = range(1, 8)
+_GOAL_TAG, _PATH_TAG, _ROOM_TAG, _STANDING_TAG, _BROKEN_TAG, _PROBLEM_TAG, _NODE_TAG, _BELOW_TAG = range(1, 9)
 _GOAL = struct.Struct(f">Q{HASH_BYTES}s")
 _ROOM = struct.Struct(">BH")
 _STANDING = struct.Struct(">dd")
+_BELOW = struct.Struct(">dB")
 MAX_TEXT = 160
+MAX_WEIGHT = 1e6
+"""Peers below one: a child that claims more is not believed."""
 MAX_NODE_VALUES = 24
 """Later versions may measure more."""
 
@@ -44,6 +48,10 @@ class Said:
     broken: str = ""
     problem: str = ""
     node: tuple[float, ...] = ()
+    weight: float = 0.0
+    """By how much the sum of all costs grows through the receiver when its own cost grows by 1."""
+    height: int = 0
+    """Links to the farthest peer below."""
 
     def as_values(self) -> dict[int, bytes]:
         found = {
@@ -54,6 +62,8 @@ class Said:
             found[_PATH_TAG] = struct.pack(f">{len(self.path)}d", *self.path)
         if self.node:
             found[_NODE_TAG] = struct.pack(f">{len(self.node)}d", *self.node)
+        if self.weight:
+            found[_BELOW_TAG] = _BELOW.pack(self.weight, min(self.height, 255))
         if self.cost is not None:
             found[_STANDING_TAG] = _STANDING.pack(self.cost, self.violation)
         if self.broken:
@@ -70,6 +80,8 @@ def read_said_untrusted(values: Mapping[int, bytes]) -> Said:
     hops, free = _ROOM.unpack(room) if len(room) == _ROOM.size else (255, 0)
     standing = values.get(_STANDING_TAG, b"")
     cost, violation = _STANDING.unpack(standing) if len(standing) == _STANDING.size else (math.nan, 0.0)
+    below = values.get(_BELOW_TAG, b"")
+    weight, height = _BELOW.unpack(below) if len(below) == _BELOW.size else (0.0, 0)
     return Said(
         version,
         digest,
@@ -81,6 +93,8 @@ def read_said_untrusted(values: Mapping[int, bytes]) -> Said:
         _text(values.get(_BROKEN_TAG, b"")),
         _text(values.get(_PROBLEM_TAG, b"")),
         _numbers(values.get(_NODE_TAG, b""), MAX_NODE_VALUES),
+        weight if 0 <= weight <= MAX_WEIGHT else 0.0,
+        height,
     )
 
 
