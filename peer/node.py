@@ -41,7 +41,8 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
-from peer.optimizer.placement import GoalPlacement, GoalStanding
+from peer.optimizer.following import GoalStanding
+from peer.optimizer.placement import GoalPlacement
 from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions
 from peer.placements import placement_of

@@ -69,6 +69,9 @@ class Guide(Trader, Protocol):
     def heard(self, peer: PeerId, values: Mapping[int, bytes], now: float) -> bool:
         """A neighbour's attributes; whether it has a newer goal."""
 
+    def is_due(self, own: PeerId) -> bool:
+        """Whether a better place is to be looked for at once; said once."""
+
     def to_probe(self, around: Neighbourhood, rng: Random) -> list[PeerId]:
         """Whom to measure before a better place is looked for."""
 
@@ -156,6 +159,8 @@ class Guidance:
             case Attributes(values):
                 if self._guide.heard(neighbour.peer_id, dict(values), now):
                     self._send(link, GoalRequest())
+                if self._own.state in SEEKING and self._guide.is_due(self._own.peer_id):
+                    self._own.timers.set_earlier(Timer.REPLACE, now)
             case GoalRequest() if self._guide.goal_data:
                 self._send(link, GoalData(self._guide.goal_data))
             case GoalData(data):

@@ -105,5 +105,6 @@ class Surroundings:
             coverage=self._coverage,
             qualities=lambda: observer.qualities(now),
             measures=observer.measures,
+            own=own.peer_id,
             has_client=observer.has_client or own.config.capacity == 0,
         )

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
     from peer.mesh.events import LinkId
     from peer.mesh.hostport import HostPort
     from peer.mesh.messages import PeerId, Report
+
+
+NOBODY = cast("PeerId", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,8 @@ class Neighbourhood:
     """What was measured, by link; links without measurements are missing. A call takes a snapshot."""
     measures: Callable[[], Mapping[str, float]] = dict
     """What this peer measured of itself, by the names of the metrics in goals."""
+    own: PeerId = NOBODY
+    """This peer."""
     has_client: bool = False
     """Whether packets are handed to a client here."""
 

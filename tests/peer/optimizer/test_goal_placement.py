@@ -17,7 +17,8 @@ from peer.mesh.config import MeshConfig
 from peer.mesh.messages import PeerId
 from peer.mesh.placement.neighbourhood import LinkQuality, Neighbourhood
 from peer.optimizer.course import Course
-from peer.optimizer.placement import MAX_KNOWN, GoalPlacement
+from peer.optimizer.following import MAX_KNOWN
+from peer.optimizer.placement import GoalPlacement
 from peer.optimizer.said import Said, read_said_untrusted
 from peer.testing.guided import LATENCY, OWNER, Guided, signed
 
@@ -47,11 +48,11 @@ def candidate(name: str, **changes) -> Candidate:
 
 
 def around(
-    parents: list[Held], candidates=(), *, now=100.0, qualities=None, level=3_000, measures=None
+    parents: list[Held], candidates=(), *, now=100.0, qualities=None, level=3_000, measures=None, own=b""
 ) -> Neighbourhood:
     return Neighbourhood(
         now=now, config=MeshConfig(), level=level, hops=2, parents=parents, children=[], candidates=list(candidates),
-        silent_candidates=[], qualities=lambda: qualities or {}, measures=lambda: measures or {},
+        silent_candidates=[], qualities=lambda: qualities or {}, measures=lambda: measures or {}, own=PeerId(own),
     )  # fmt: skip
 
 
