@@ -424,6 +424,11 @@ class Sender(PublishedStream):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
+    @property
+    def bytes_sent(self) -> int:
+        """Of packets, to all children that ever were."""
+        return self._past[1] + sum(link.counts()[1] for link in self.links.values())
+
     def statistics(self, now: float) -> SenderStatistics:
         log = self.log
         totals = [sum(each) for each in zip(self._past, *(link.counts() for link in self.links.values()), strict=True)]

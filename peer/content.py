@@ -34,6 +34,8 @@ class Subscription:
         """In force for what is handed over next."""
         self.not_matching = 0
         """Packets that came and were not handed over: this query does not match them."""
+        self.bytes = 0
+        """Of the packets that were handed over."""
         self.unreadable = 0
         """Packets whose envelope could not be opened: handed over as gaps."""
         self.keeps: Callable[[int, bytes], None] | None = None
@@ -162,6 +164,7 @@ class Subscription:
                     matches = False
             if not matches:
                 return None
+        self.bytes += len(packet.payload)
         if self.keeps is not None:
             self.keeps(packet.an, packet.payload)
         return Packet(packet.an, opened.content)

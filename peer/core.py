@@ -20,7 +20,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
@@ -31,7 +30,6 @@ from dcp.verdicts import FORGED
 from peer.asking import Asking
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
-from peer.disputes import held_in_words
 from peer.envelope import Envelope
 from peer.errors import QueryNotCarried
 from peer.flow import (
@@ -51,9 +49,10 @@ from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, JoinTicket, LinkId
 from peer.mesh.machine import Mesh
-from peer.mesh.messages import MAX_QUERY_BYTES, About, CloseReason, PeerId, RefuseReason
+from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
 from peer.mesh.placement.moves import Placement
 from peer.mesh.placement.neighbourhood import LinkQuality
+from peer.observer import Observer
 from peer.other_versions import of_refusal
 from peer.presence import Presence
 from peer.queries import NOTHING, XPathPolicy, token_of
@@ -129,6 +128,8 @@ class PeerCore:
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=config.role is Role.ROUTER)
         self._links = LinkMap(self.receiver, self.sender)
+        self._presence = Presence(config, self.receiver, self.sender, self.client)
+        self.observer = Observer(self._links, self._presence, self.client, policy)
         self.mesh = self._new_mesh(peer_id, rng, placement)
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
@@ -138,24 +139,25 @@ class PeerCore:
         self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
-        self._presence = Presence(config, self.receiver, self.sender)
         self._disconnecting: str | None = None
         self.disconnected: str | None = None
         """Why this peer gave up its parents, until `rejoin`."""
 
     def _new_mesh(self, peer_id: PeerId, rng: random.Random, placement: Placement | None) -> Mesh:
-        return Mesh(
+        mesh = Mesh(
             peer_id,
             self.config.mesh,
             rng=random.Random(rng.getrandbits(64)),
             placement=placement,
-            observer=self,
+            observer=self.observer,
             admits=self.config.admits,
             carries=self._carries,
             covers=self.policy.covers_untrusted,
             coverage=self._coverage,
             query=own if len(own := token_of(self.config.query)) <= MAX_QUERY_BYTES else EVERYTHING,
         )
+        self.observer.parents = mesh.parents.links.values
+        return mesh
 
     def _first_upstream_query(self) -> bytes:
         if not self.config.dynamic:
@@ -280,21 +282,9 @@ class PeerCore:
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
-    def heard_at(self, link: LinkId) -> float | None:
-        """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
-        return self._links.heard_at(link)
-
     def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
-        """What dcp measured on the links to parents and children (`LinkObserver`)."""
-        return self._links.qualities(now)
-
-    def wanted(self) -> bytes | None:
-        """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
-        return None if self.client is None else self.client.token
-
-    def about(self) -> About:
-        """What people may know about this peer (`LinkObserver`)."""
-        return replace(self._presence.about(), disputes=held_in_words(self.mesh.parents.links.values()))
+        """What dcp measured on the links to parents and children."""
+        return self.observer.qualities(now)
 
     def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""

@@ -38,7 +38,8 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
-from peer.optimizer.placement import GoalPlacement, GoalStanding
+from peer.optimizer.following import GoalStanding
+from peer.optimizer.placement import GoalPlacement
 from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions
 from peer.packing import envelope_for, signer_for
@@ -107,9 +108,6 @@ class Peer:
         own_key = (identity.public_key, grant) if self.core.signing is not None else None
         self.core.doors.counting.is_everything = options.query is None
         self.core.doors.learn_keys(self.trust, own_key)
-        if isinstance(self._placement, GoalPlacement):
-            policy = self.core.policy
-            self._placement.cpu = lambda: policy.seconds_per_packet
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,

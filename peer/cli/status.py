@@ -87,7 +87,9 @@ async def _note_others(crawler: Crawler, view: MeshView, settings: Settings) -> 
 
 def _show(view: MeshView, settings: Settings, goals: GoalView | None) -> None:
     if settings["json"]:
-        print(json.dumps(as_dict(view) | ({"goal": goal_as_dict(goals)} if goals is not None else {})), flush=True)
+        print(
+            json.dumps(as_dict(view) | ({"goal": goal_as_dict(view, goals)} if goals is not None else {})), flush=True
+        )
     elif settings["dot"]:
         print(as_dot(view), flush=True)
     else:

@@ -63,6 +63,13 @@ class Sense(StrEnum):
     MAXIMIZE = "maximize"
 
 
+class Decider(StrEnum):
+    """Who decides which peers move."""
+
+    PEERS = "peers"
+    ROOT = "root"
+
+
 class Comparison(StrEnum):
     LESS = "<"
     MORE = ">"
@@ -181,10 +188,12 @@ class Goal:
     sense: Sense
     cost: SystemCost
     constraints: tuple[Constraint, ...] = ()
+    by: Decider = Decider.PEERS
 
     def __str__(self) -> str:
         text = f"{self.sense} {self.cost}"
-        return text + (f" subject to {', '.join(map(str, self.constraints))}" if self.constraints else "")
+        text += f" subject to {', '.join(map(str, self.constraints))}" if self.constraints else ""
+        return text + (f" decided by {self.by}" if self.by is not Decider.PEERS else "")
 
     def costs(self) -> Iterator[Cost]:
         """Every node cost that is needed: the goal's own and those of the constraints."""

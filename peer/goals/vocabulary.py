@@ -20,6 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 RESERVED = frozenset(
     {"minimize", "maximize", "subject", "to", "over", "path", "children", "link", "node", "min", "max", "sum"}
     | {"average", "product", "variance", "std", "routers", "brokers", "clients", "peers"}
+    | {"decided", "by", "root"}
 )
 
 

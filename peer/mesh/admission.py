@@ -72,7 +72,7 @@ class Admission:
         if earlier is not None:
             is_old = earlier.run == join.run and join.number <= earlier.number
             return RefuseReason.STALE if is_old else Admitted(earlier, CloseReason.REPLACED)
-        if self._children.room_for(join):
+        if self._children.room_for(join, now):
             return Admitted()
         move = self._placement.room(self._surroundings.at(now), join, address)
         evicted = None if move is None else self._children.links.get(move.child)

@@ -108,6 +108,10 @@ class Join:
     has_children: bool
     is_optional: bool = False
     """It has its parents and only seeks a better place: no slot kept for repairs, and nobody has to go for it."""
+    is_trade: bool = False
+    """It was promised a slot in an exchange, which may be one kept for repairs (`trading.py`)."""
+    is_urgent: bool = False
+    """It has found no parent for a while: the goal's limit on children does not count for it."""
 
 
 @dataclass(frozen=True, slots=True)

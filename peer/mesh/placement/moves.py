@@ -32,6 +32,16 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class Trade:
+    """Try to exchange the slot at this parent for one at a candidate that is full (`peer.mesh.trading`)."""
+
+    parent: LinkId
+    candidate: PeerId
+    most: float
+    """What another peer's move may cost for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Vacate:
     """Let the children go, so that the level can rise: they have other parents, and find us again where we belong."""
 
@@ -64,7 +74,7 @@ class Placement(Protocol):
     def wanted(self, around: Neighbourhood, rng: Random) -> Ask | None:
         """A parent is missing: the next candidate to ask."""
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         """Nothing is missing and nothing is pending: a parent worth moving to."""
 
     def surplus(self, around: Neighbourhood) -> Drop | None:

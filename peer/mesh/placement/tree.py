@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from peer.mesh.levels import LevelRules
 from peer.mesh.messages import MAX_LEVEL, UNPLACED, PeerId, RefuseReason
 from peer.mesh.placement.choosing import disputed_parent
-from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Vacate
+from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Trade, Vacate
 from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.reftree import Holders, Path, ReferenceTree, candidates_for, crown_of
 
@@ -133,7 +133,7 @@ class TreePlacement(ScoredPlacement):
                 return Ask(target)
         return super().wanted(around, rng)
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         if disputed_parent(around.parents) is not None:
             return super().better(around, rng)
         targets = self._targets(around)
