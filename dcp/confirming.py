@@ -25,10 +25,9 @@ class ConfirmedHandover(Handover):
         self._open = len(self._items)  # numbers may begin again: what waited under the old ones is never settled
         self._settled = position
 
-    def settle(self, until: int | None) -> None:
+    def settle(self, until: int) -> None:
         super().settle(until)
-        if until is not None:
-            self._settled = max(self._settled, until)
+        self._settled = max(self._settled, until)
         self._open_settled()
 
     def _open_settled(self) -> None:

@@ -105,8 +105,8 @@ class Handover:
         if self._log is not None:
             self._log.advance(position, query)
 
-    def settle(self, until: int | None) -> None:
-        """Up to here all parents agree (rule L7); None: one of them does not say."""
+    def settle(self, until: int) -> None:
+        """Up to here all parents agree (rule L7)."""
         if self._log is not None:
             self._log.settled = until
 

@@ -84,11 +84,16 @@ class Peer:
         signer = signer_for(options, identity, grant)
         self._envelope = envelope_for(options, signer)
         self.trust = Trust(options.stream)
+        gate = gate_for(options, identity, grant, time.time)
+
+        def tree_degree() -> int:
+            return gate.tree_degree or options.tree_degree
+
         self._placement = placement_of(
             options.selection,
             PeerId(bytes(identity.peer_id)),
             stream=options.stream,
-            tree_degree=options.tree_degree,
+            tree_degree=tree_degree,
             is_leaf=options.role is Role.LEAF or not options.capacity,
         )
         if options.role is Role.ROOT:
@@ -103,8 +108,10 @@ class Peer:
             signer=signer,
             wall=time.time,
             identity=identity,
-            gate=gate_for(options, identity, grant, time.time),
+            gate=gate,
         )
+        if options.selection == "tree":
+            self.core.observer.tree_degree = tree_degree
         own_key = (identity.public_key, grant) if self.core.signing is not None else None
         self.core.doors.counting.is_everything = options.query is None
         self.core.doors.learn_keys(self.trust, own_key)

@@ -24,6 +24,8 @@ class Observer:
         self._links, self._presence, self._client, self._policy = links, presence, client, policy
         self.parents: Callable[[], Iterable[Parent]] = tuple
         """Those that the mesh holds."""
+        self.tree_degree: Callable[[], int | None] = lambda: None
+        """Of the reference tree, if this peer follows one."""
 
     def heard_at(self, link: LinkId) -> float | None:
         """When dcp last heard anything valid on a link."""
@@ -47,4 +49,5 @@ class Observer:
 
     def about(self) -> About:
         """What people may know about this peer."""
-        return replace(self._presence.about(), disputes=held_in_words(self.parents()))
+        disputes = held_in_words(self.parents())
+        return replace(self._presence.about(), disputes=disputes, tree_degree=self.tree_degree())

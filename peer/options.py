@@ -209,7 +209,7 @@ class PeerOptions:
     )
     tree_degree: int = option(
         3,
-        "with --selection tree: neighbors of a node of the reference tree; the same for all peers of a stream",
+        "with --selection tree: neighbors of a node of the tree, unless the policy of the stream's owner says it",
         of=_JOINS,
         read=whole(3, MAX_TREE_DEGREE),
         metavar="N",

@@ -67,6 +67,8 @@ def add_parsers(commands: Any) -> None:
         for who in ("subscribers", "routers"):
             parser.add_argument(f"--{who}", choices=("anyone", "granted"),
                                 help=f"which peers may be {who} (as before; at first: anyone)")  # fmt: skip
+        parser.add_argument("--tree-degree", type=int, metavar="N",
+                            help="for peers in the reference tree; 0: by their options (as before)")  # fmt: skip
 
 
 def keys(arguments: argparse.Namespace) -> int:
@@ -125,7 +127,8 @@ def _print_policy(policy: Policy) -> None:
 
     subscribers = "granted" if policy.rules & SUBSCRIBERS_NEED_GRANTS else "anyone"
     routers = "granted" if policy.rules & ROUTERS_NEED_GRANTS else "anyone"
-    print(f"policy {policy.version} of {policy.stream}: subscribers {subscribers}, routers {routers}; "
+    tree = f", tree degree {policy.tree_degree}" if policy.tree_degree is not None else ""
+    print(f"policy {policy.version} of {policy.stream}: subscribers {subscribers}, routers {routers}{tree}; "
           f"signed by the owner {policy.owner_text}")  # fmt: skip
     for peer_id in policy.revoked:
         print(f"revoked: {id_text(peer_id)}")
@@ -146,7 +149,7 @@ def _grant(arguments: argparse.Namespace) -> None:
 
 
 def _set_policy(arguments: argparse.Namespace) -> None:
-    from peer.trust.grants import ROUTERS_NEED_GRANTS, SUBSCRIBERS_NEED_GRANTS
+    from peer.trust.grants import ROUTERS_NEED_GRANTS, SUBSCRIBERS_NEED_GRANTS, with_tree_degree
 
     path = _path(arguments.file)
     before = _policy(path) if path.exists() else None
@@ -159,6 +162,8 @@ def _set_policy(arguments: argparse.Namespace) -> None:
     ):
         if wanted is not None:
             rules = rules | bit if wanted == "granted" else rules & ~bit
+    if arguments.tree_degree is not None:
+        rules = with_tree_degree(rules, arguments.tree_degree or None)
     revoked = before.revoked if before is not None else ()
     _write(path, arguments, arguments.stream, rules, revoked, before)
 

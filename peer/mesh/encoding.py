@@ -118,7 +118,7 @@ _MEASURE = struct.Struct(">Q")
 
 MAX_DISPUTES_BYTES = 255
 MAX_PROTECTION_BYTES = 32
-_STREAM, _NAME, _VERSION, _RATE, _LOSS, _DISPUTES, _PROTECTION, _SOURCES = range(1, 9)
+_STREAM, _NAME, _VERSION, _RATE, _LOSS, _DISPUTES, _PROTECTION, _SOURCES, _TREE_DEGREE = range(1, 10)
 
 _REPAIR, _HAS_CHILDREN, _OPTIONAL, _TRADE, _URGENT = 0x01, 0x02, 0x04, 0x08, 0x10
 _LEAVING = 0x01
@@ -219,6 +219,8 @@ def _encode_about(about: About) -> bytes:
         values[_PROTECTION] = about.protection.encode()[:MAX_PROTECTION_BYTES]
     if about.sources:
         values[_SOURCES] = " ".join(about.sources).encode()[:MAX_SOURCES_BYTES]
+    if about.tree_degree is not None:
+        values[_TREE_DEGREE] = bytes((about.tree_degree,))
     return _COUNT.pack(VERSION, MessageType.SELF, len(values)) + b"".join(
         bytes((tag, len(value))) + value for tag, value in values.items()
     )
@@ -355,6 +357,7 @@ def _decode_about(body: bytes) -> About:
         _decode_text(values.get(_DISPUTES, b""), MAX_DISPUTES_BYTES),
         _decode_text(values.get(_PROTECTION, b""), MAX_PROTECTION_BYTES),
         tuple(_decode_text(values.get(_SOURCES, b""), MAX_SOURCES_BYTES).split()),
+        next(iter(values.get(_TREE_DEGREE, b"")), None),
     )
 
 

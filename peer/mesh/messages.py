@@ -233,6 +233,8 @@ class About:
     """What it asks its parents to send unasked: plain, copy, 1 per 8, ..."""
     sources: tuple[str, ...] = ()
     """What a combined stream consists of; empty for every other."""
+    tree_degree: int | None = None
+    """Of the reference tree that it follows."""
 
 
 LinkMessage = Beat | Report | Probe | Echo

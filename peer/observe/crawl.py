@@ -91,6 +91,8 @@ class PeerView:
     """What it asks its parents to send unasked, in its words."""
     disputes: str = ""
     """Which of its parents it contradicts, and why, in its words."""
+    tree_degree: int | None = None
+    """Of the reference tree that it follows, as it says."""
 
     @property
     def lacks_parents(self) -> bool:
@@ -232,6 +234,7 @@ class Crawler:
             peer.name, peer.version = about.name, about.version
             peer.packets_per_second, peer.loss = about.packets_per_second, about.loss
             peer.disputes, peer.protection = about.disputes, about.protection
+            peer.tree_degree = about.tree_degree
         await self._name_peers(view, queue, peer, ParentsRequest(), peer.parents)
         fruitless = 0
         while len(peer.children) < state.children and fruitless < FRUITLESS_TRIES and view.is_whole:

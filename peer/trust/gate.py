@@ -88,7 +88,12 @@ class Gate:
 
     @property
     def needs_grants(self) -> bool:
-        return self.policy is not None and bool(self.policy.rules)
+        return self.policy is not None and self.policy.needs_grants
+
+    @property
+    def tree_degree(self) -> int | None:
+        """The owner's word about the reference tree."""
+        return self.policy.tree_degree if self.policy is not None else None
 
     def _may_have_withheld(self) -> bool:
         own = self._own

@@ -9,7 +9,9 @@ Bytes, in network order:
 
     grant        owner's public key 32, roles u8, expiry u32 (seconds since 1970), signature 64
                  signed: "skymesh grant v2\\0", peer id 20, roles, expiry, stream name
-    policy       owner's public key 32, version u64, rules u8, count u16, revoked peer ids 20 each, signature 64
+    policy       owner's public key 32, version u64, rules u8 (1 subscribers need grants, 2 routers do, then four bits:
+                 the degree of the reference tree, less 2; 0: not said), count u16, revoked peer ids 20 each,
+                 signature 64
                  signed: "skymesh policy v1\\0", length of the stream's name u8, name, everything before the signature
     credentials  items of kind u8, length u16, bytes; kinds: 1 grant, 2 policy, 3 a root's grant,
                  4 keys of roots that sign (`rootkeys`), 5 (empty): this peer receives withheld packets.
@@ -39,7 +41,10 @@ ROLES: Final = {"subscriber": SUBSCRIBE, "router": SUBSCRIBE | ROUTE}
 
 SUBSCRIBERS_NEED_GRANTS: Final = 0x01
 ROUTERS_NEED_GRANTS: Final = 0x02
-_RULES: Final = SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS
+_DEGREE_AT: Final = 2
+_DEGREE_BITS: Final = 0x0F << _DEGREE_AT
+_RULES: Final = SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS | _DEGREE_BITS
+MAX_TREE_DEGREE: Final = 17
 
 MAX_REVOKED: Final = 128
 """So that a policy fits an opening. Ids whose grants have expired need not be listed any longer."""
@@ -136,6 +141,16 @@ class Policy:
         return cls(stream, owner.public_key, version, rules, revoked, signature)
 
     @property
+    def needs_grants(self) -> bool:
+        return bool(self.rules & (SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS))
+
+    @property
+    def tree_degree(self) -> int | None:
+        """Of the reference tree, for peers that follow one; None: each by its own options."""
+        said = (self.rules & _DEGREE_BITS) >> _DEGREE_AT
+        return said + 2 if said else None
+
+    @property
     def owner(self) -> PeerId:
         return peer_id_of(self.owner_key)
 
@@ -182,6 +197,13 @@ class Policy:
         if not policy.is_genuine():
             raise MalformedCredentials("its signature is wrong")
         return policy
+
+
+def with_tree_degree(rules: int, degree: int | None) -> int:
+    """The rules of a policy, with another degree of the reference tree; None: with none."""
+    if degree is not None and not 3 <= degree <= MAX_TREE_DEGREE:
+        raise ValueError(f"the degree of a tree is 3 to {MAX_TREE_DEGREE}, got {degree}")
+    return rules & ~_DEGREE_BITS | (0 if degree is None else (degree - 2) << _DEGREE_AT)
 
 
 def encode_items(items: list[tuple[int, bytes]]) -> bytes:

@@ -50,11 +50,20 @@ class TreeLevels(LevelRules):
 
 
 class TreePlacement(ScoredPlacement):
-    """`place(peer id)` is where a peer lies. A leaf computes its place, and holds none."""
+    """`place(peer id)` is where a peer lies. A leaf computes its place, and holds none. The stream's owner may change
+    the degree while the mesh runs: it is asked for again at every look."""
 
-    def __init__(self, own: PeerId, place: Callable[[PeerId], int], *, arity: int = 2, is_leaf: bool = False) -> None:
+    def __init__(
+        self,
+        own: PeerId,
+        place: Callable[[PeerId], int],
+        *,
+        degree: Callable[[], int] = lambda: 3,
+        is_leaf: bool = False,
+    ) -> None:
         self._own, self._place, self._is_leaf = own, place, is_leaf
-        self._tree = ReferenceTree(arity)
+        self._degree = degree
+        self._tree = ReferenceTree(degree() - 1)
         self._levels = TreeLevels()
         self._holders = Holders(self._tree)
 
@@ -69,6 +78,9 @@ class TreePlacement(ScoredPlacement):
         own = self._place(self._own)
         if not self._is_leaf:
             peers[own] = self._own
+        if (arity := self._degree() - 1) != self._tree.arity:
+            self._tree = ReferenceTree(arity)
+            self._holders = Holders(self._tree)
         holders = self._holders
         for place in holders.nodes.keys() - peers.keys():
             holders.remove(place)
