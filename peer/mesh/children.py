@@ -7,10 +7,10 @@ hold a link to us: that is what lets a level rise (R4).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Join, PeerAt, PeerId, Report
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from statistics import median
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from lazyclass import dataclass
 from peer.goals.signed import MalformedGoal, OwnedGoal, read_goal_untrusted
 from peer.goals.vocabulary import VOCABULARY, Vocabulary
 from peer.mesh.levels import ROOT_LEVEL
@@ -215,6 +215,8 @@ class GoalPlacement(ScoredPlacement):
             trip = known.round_trip if known is not None else None
             if quality is not None and quality.round_trip is not None and trip:
                 ratios.append(quality.round_trip / trip)
+        from statistics import median  # loads decimals and fractions, which only a peer with a goal needs
+
         return min(1.0, max(LEAST_SCALE, median(ratios))) if ratios else 1.0
 
     def _own_path(self, around: Neighbourhood) -> list[float] | None:

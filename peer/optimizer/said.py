@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from lazyclass import dataclass
 from peer.goals.signed import HASH_BYTES
 from peer.optimizer.course import MAX_AGGREGATES
 

@@ -6,8 +6,9 @@ The views are protocols with read-only members, so that no copy is made and mypy
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
