@@ -13,13 +13,15 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import count, pairwise
 from random import Random
 from typing import Any
 
 from bench._browser import browser, reason_for_none
 from bench.report import Report, Target, progress
+from dcp import Packet
 
 SUMMARY = "script time per frame of the demo's page with 500 flights, and frames per second, in Chromium"
 
@@ -30,6 +32,11 @@ EVERY = 10.0
 """Seconds between two words of the feed about one flight, at six times the speed of life."""
 STATE_INTERVAL, AIR_INTERVAL = 0.5, 0.25
 PATIENCE = 60.0
+CLIENT = "client-1"
+FLIGHT = (
+    b"<flight><id>%s</id><flightleg status='active'><speed>%d</speed><altitude>%d</altitude>"
+    b"<coordinate><lat>%s</lat><lon>%s</lon></coordinate></flightleg></flight>"
+)
 MILES_A_DEGREE = 60.0
 # Every frame of the page is timed from outside: the page has no code for it.
 TIME_FRAMES = """
@@ -63,19 +70,21 @@ def run(args: argparse.Namespace) -> Report:
 async def _run(args: argparse.Namespace) -> Report:
     import trio
 
+    from demo.page.gateways import Gateways
     from demo.page.run import static_files
     from demo.page.server import PageServer, Socket
 
     stub = _Stub(args.flights)
+    gateways = Gateways({CLIENT})
 
     async def talk(socket: Socket, orders: AsyncIterator[dict[str, Any]]) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stub.speak, socket)
+            nursery.start_soon(stub.speak, socket, partial(gateways.put, CLIENT))
             async for _ in orders:
                 pass  # a made-up mesh takes no orders
             nursery.cancel_scope.cancel()
 
-    server = PageServer(static_files().get, talk)
+    server = PageServer(static_files().get, talk, gateways.find)
     async with trio.open_nursery() as nursery:
         port = await nursery.start(server.serve, 0)
         url = f"http://127.0.0.1:{port}/#{server.token}"
@@ -156,15 +165,22 @@ def _report(args: argparse.Namespace, measured: dict[str, Any]) -> Report:
     )
 
 
+def _angle(degrees: float, sides: str, digits: int) -> bytes:
+    """`4006N` or `07651W`."""
+    minutes = round(abs(degrees) * 60)
+    return b"%0*d%02d%s" % (digits, minutes // 60, minutes % 60, sides[degrees < 0].encode())
+
+
 class _Stub:
     """A simulated mesh: messages of the default demo's size, and the given number of flights."""
 
     def __init__(self, flights: int) -> None:
         dice = Random(7)
         self._began = time.monotonic()
+        self._an = 0
         self._flights = [
             (
-                f"{dice.choice(['AAL', 'UAL', 'DAL', 'SWA'])}{number}",
+                f"{dice.choice(['AAL', 'UAL', 'DAL', 'SWA'])}{number}".encode(),
                 dice.uniform(29.0, 47.0),
                 dice.uniform(-120.0, -76.0),
                 dice.uniform(0, 2 * math.pi),
@@ -179,13 +195,19 @@ class _Stub:
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    async def speak(self, socket: Any) -> None:
+    async def speak(self, socket: Any, hand_over: Callable[[Any], None]) -> None:
         import trio
 
         from asdi.flights.table import load
         from demo.run.presets import PRESETS
 
         airports = [[a.icao, a.latitude, a.longitude] for a in load().airports]
+        numbers: list[list[float]] = []
+        for back in reversed(range(TRAIL)):
+            told = self._now - back * EVERY
+            numbers += [[self._an, told], [self._an + len(self._flights) - 1, told]]
+            for packet in self._packets(-1e9, told):
+                hand_over(packet)
         socket.post(
             {
                 "t": "hello",
@@ -196,33 +218,25 @@ class _Stub:
                 "scenarios": [],
                 "events": [],
                 "timeline": [],
+                "numbers": numbers,
             }
         )
         for tick in count():
             if tick % round(STATE_INTERVAL / AIR_INTERVAL) == 0:
                 socket.post(self._state())
-            if tick == 0:
-                for back in reversed(range(TRAIL)):
-                    self._tell(socket, self._rows(-1e9, self._now, back * EVERY), full=back == TRAIL - 1)
-                told = self._now
-            elif rows := self._rows(told, told := self._now):
-                self._tell(socket, rows)
+            for packet in self._packets(told, told := self._now):
+                hand_over(packet)
             await trio.sleep(AIR_INTERVAL)
 
-    def _tell(self, socket: Any, rows: list[list[Any]], *, full: bool = False) -> None:
-        socket.post({"t": "air", "client": "client-1", "full": full, "rows": rows, "gone": []})
-
-    def _rows(self, after: float, until: float, back: float = 0.0) -> list[list[Any]]:
+    def _packets(self, after: float, until: float) -> Iterator[Packet]:
         """What the feed says of flights between two moments: of each once in EVERY seconds."""
-        rows: list[list[Any]] = []
         for callsign, lat, lon, heading, altitude, knots, phase in self._flights:
             at = phase + EVERY * math.floor((until - phase) / EVERY)
             if at > after:
-                far = knots / 3600 * 6.0 * (at - back) / MILES_A_DEGREE
-                north, east = far * math.cos(heading), far * math.sin(heading)
-                row = [callsign, round(lat + north, 3), round(lon + east, 3), altitude, knots, "KJFK", "KLAX", "B738"]
-                rows.append([*row, round(at - back, 2)])
-        return rows
+                far = knots / 3600 * 6.0 * at / MILES_A_DEGREE
+                place = _angle(lat + far * math.cos(heading), "NS", 2), _angle(lon + far * math.sin(heading), "EW", 3)
+                self._an += 1
+                yield Packet(self._an - 1, FLIGHT % (callsign, knots, altitude, *place))
 
     def _state(self) -> dict[str, Any]:
         now = self._now
@@ -243,6 +257,7 @@ class _Stub:
             "links": [],
             "side": [],
             "timeline": [[round(now, 1), 60, 2.0, 5.0, 9.0, 12.0]],
+            "numbers": [[self._an, now]],
             "playing": None,
             "verdict": None,
         }

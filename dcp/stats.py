@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dcp.links.link import SocketAddress
+from lazyclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dht.errors import Refusal
 from dht.ids import PeerId
 from dht.record import SignedRecord
 from dht.wire import Contact, Found
+from lazyclass import dataclass
 
 
 @dataclass(slots=True)

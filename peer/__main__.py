@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 
 def run() -> None:
-    """Ctrl-C while the program is still being loaded ends it without a word; from then on the commands answer it."""
+    """Ctrl-C while the program is still being loaded ends it without a word; from then on the commands answer it.
+
+    Loading makes no garbage: `peer.cli.main` starts the collector when a command is loaded.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         from peer.cli.main import run

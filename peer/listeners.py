@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import trio
+
+from lazyclass import dataclass
 
 T = TypeVar("T")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.index.answers import bits_of
-from xmlswitch.profile import XPATH, Profile
+from xmlswitch.profile import XPATH, Profile, ProfileIndex
 from xmlswitch.stats import SwitchStats
 
 Q = TypeVar("Q")
@@ -54,7 +55,7 @@ class Switch(Generic[Q]):
         self.profile = profile
         self._strict = strict or STRICT
         self._failures = 0
-        self._index = profile.index(strict=self._strict, clock=clock, exact=exact)
+        self._make_index = partial(profile.index, strict=self._strict, clock=clock, exact=exact)
         self._links: dict[Hashable, _Link[Q]] = {}
         self._slots: list[_Link[Q] | None] = []
         self._everything = 0  # links that want every packet
@@ -63,6 +64,11 @@ class Switch(Generic[Q]):
         self._unparsed = 0
         self._queries = 0
         self._malformed: Counter[str] = Counter()
+
+    @cached_property
+    def _index(self) -> ProfileIndex[Q]:
+        """Made when a query first needs it, and its code loaded: a switch that only passes packets on needs neither."""
+        return self._make_index()
 
     # --- links ---
 
@@ -87,7 +93,8 @@ class Switch(Generic[Q]):
             for _ in range(times):
                 self._unsubscribe(held, query)
         del self._links[link]
-        self._index.forget(held.slot)
+        if self._has_index:
+            self._index.forget(held.slot)
         self._slots[held.slot] = None
         while self._slots and self._slots[-1] is None:
             self._slots.pop()
@@ -169,7 +176,11 @@ class Switch(Generic[Q]):
     @property
     def cut_offs(self) -> Mapping[int, int]:
         """The same by slot, of those links that have such queries: mostly empty, so it may be looked at per packet."""
-        return self._index.cut_offs
+        return self._index.cut_offs if self._has_index else {}
+
+    @property
+    def _has_index(self) -> bool:
+        return "_index" in vars(self)
 
     def stats(self) -> SwitchStats:
         counters: dict[str, Any] = self._index.snapshot()

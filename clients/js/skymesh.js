@@ -60,7 +60,9 @@ export class Stream {
   close() {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    this.#socket?.close(1000);
+    const socket = this.#socket;
+    if (socket?.readyState === 0) socket.onopen = () => socket.close(1000); // before that, browsers would complain
+    else socket?.close(1000);
   }
 
   get isClosed() {
@@ -82,7 +84,7 @@ export class Stream {
       if (query !== this.#query || namespaces !== this.#namespaces) this.changeQuery(this.#query);
       this.#tell("onOpen", {});
     };
-    socket.onmessage = message => this.#take(JSON.parse(message.data));
+    socket.onmessage = message => { if (!this.#isClosed) this.#take(JSON.parse(message.data)); };
     socket.onclose = event => this.#closed(event);
     socket.onerror = () => {}; // onclose follows
   }

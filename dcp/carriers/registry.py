@@ -17,7 +17,7 @@ def carriers_named(text: str) -> tuple[str, ...]:
     """`auto`, or names separated by commas, the one to try first at the beginning. ValueError for unknown names."""
     names = (UDP, "tcp") if text == AUTO else tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name != UDP and name not in known():
+        if name not in (UDP, "tcp") and name not in known():
             choices = ", ".join([AUTO, UDP, *sorted(known())])
             raise ValueError(f"unknown transport {name!r}: expected {choices}, or several separated by commas")
     if len(set(names)) != len(names):

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from dcp import Gap, Packet, Started
 from demo.check.air import Air
 from demo.check.ledger import Ledger
 from demo.check.truth import Truth
@@ -18,6 +19,7 @@ from demo.run.member import Member, State
 from demo.run.rates import link_rates
 from demo.run.settings import DemoSettings
 from dht.addresses import endpoint_text
+from peer.items import Content
 from xmlswitch import Query
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ class ObservedMesh:
         self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every event."""
+        self.takers: list[Callable[[str, Content], None]] = []
+        """Called with every item that a client was handed."""
         self.air = Air(settings.speed)
         self.ledger = Ledger(now)
         self.cut_off: frozenset[str] = frozenset()
@@ -110,10 +114,12 @@ class ObservedMesh:
         match item:
             case ["start", position]:
                 check.started(position)
+                self._handed(member, Started(position))
                 member.excused_until = max(member.excused_until, now)
             case ["gap", after, until]:
                 lost = check.lost
                 check.gap(after, until)
+                self._handed(member, Gap(after, until))
                 if check.lost > lost:
                     self.note("loss", member.name, f"gap: {check.lost - lost} packets lost")
             case ["omitted", an, crc]:
@@ -124,7 +130,7 @@ class ObservedMesh:
                 query = Query.parse(text)
                 check.switched(position, query)
                 self.air.switched(member.name, query)
-                self.note("info", member.name, f"switched to {text} after packet {position}")
+                self.note("info", member.name, f"switched to {text} after packet {position}", query=text)
             case [int(an), int(crc), float(at)]:
                 self._published(an, an)
                 wrong = check.wrong
@@ -134,6 +140,7 @@ class ObservedMesh:
                 if fact is None:
                     return
                 self.air.saw(member.name, fact)
+                self._handed(member, Packet(an, fact.payload))
                 if member.pace is not None or member.name in self.cut_off or fact.due_at <= member.excused_until:
                     self.ledger.took_excused()
                 else:
@@ -188,10 +195,14 @@ class ObservedMesh:
     def _note_whole(self, took: float) -> None:
         self.note("whole", "", f"all peers have {self.settings.parents} parents again after {took:.2f} s")
 
-    def note(self, kind: str, who: str, text: str, other: str = "") -> None:
+    def _handed(self, member: Member, item: Content) -> None:
+        for take in self.takers:
+            take(member.name, item)
+
+    def note(self, kind: str, who: str, text: str, other: str = "", **more: str) -> None:
         self._event_count += 1
         at = round(time.monotonic() - self.began, 3)
-        event = {"n": self._event_count, "at": at, "kind": kind, "who": who, "text": text, "other": other}
+        event = {"n": self._event_count, "at": at, "kind": kind, "who": who, "text": text, "other": other, **more}
         self.events.append(event)
         if kind == "loss":
             log.error("%s: %s", who, text)

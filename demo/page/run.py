@@ -13,11 +13,13 @@ import trio
 
 from demo.check.observed import MeshError
 from demo.errors import DemoError
+from demo.page.gateways import Gateways
 from demo.page.server import Answer, PageServer, Socket
 from demo.page.session import Session, Stage
 from demo.run.interruptible import run_interruptible
 from demo.run.localmesh import open_mesh
 from demo.run.settings import DemoSettings
+from peer.gateway.serve import client_script
 
 
 def static_files() -> dict[str, Answer]:
@@ -30,6 +32,7 @@ def static_files() -> dict[str, Answer]:
         charset = "; charset=utf-8" if kind.startswith("text/") else ""
         found[f"/{item.name}"] = Answer(item.read_bytes(), kind + charset)
     found["/"] = found["/index.html"]
+    found["/skymesh.js"] = Answer(client_script(), "text/javascript; charset=utf-8")
     return found
 
 
@@ -51,7 +54,9 @@ def run_page(settings: DemoSettings, port: int) -> int:
             async def talk(socket: Socket, orders: AsyncIterator[dict[str, Any]]) -> None:
                 await Session(stage, socket).run(orders)
 
-            server = PageServer(static_files().get, talk)
+            gateways = Gateways(mesh.members)
+            mesh.takers.append(gateways.put)
+            server = PageServer(static_files().get, talk, gateways.find)
             try:
                 bound = await nursery.start(server.serve, port)
             except OSError as error:

@@ -10,18 +10,23 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import h11
 import trio
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, Request, TextMessage
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from dcp.guard import fault
 from peer.connections import Connections, Seat
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Post = Callable[[dict[str, Any]], Awaitable[None]]
 
 MAX_REQUEST_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 16 << 10
@@ -78,12 +83,17 @@ class Socket:
         return self._receive
 
 
+Application = Callable[[dict[str, Any], Receive, Post], Awaitable[None]]
+
+
 @dataclass(slots=True)
 class PageServer:
     """`find` answers paths; `talk` is called with every page's socket and an iterator of what it says."""
 
     find: Callable[[str], Answer | None]
     talk: Callable[[Socket, AsyncIterator[dict[str, Any]]], Awaitable[None]]
+    application: Callable[[str], Application | None] = lambda path: None
+    """By path, what answers a WebSocket that is not the page's own (ASGI)."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     port: int = 0
     refused: int = 0
@@ -139,7 +149,7 @@ class PageServer:
             await self._respond(
                 connection, stream, request, Answer(b"This page is only available on this machine.\n", status=421)
             )
-        elif path == "/ws":
+        elif path == "/ws" or self.application(path) is not None:
             return await self._upgrade(connection, stream, request, headers, query)
         elif request.method not in (b"GET", b"HEAD"):
             await self._respond(connection, stream, request, Answer(b"Only GET and HEAD.\n", status=405))
@@ -188,7 +198,12 @@ class PageServer:
             await self._respond(connection, stream, request, Answer(b"WebSocket upgrade required.\n", status=400))
             return True
         await stream.send_all(socket.send(AcceptConnection()))
-        await self._run_socket(socket, stream)
+        path = request.target.decode("latin-1").partition("?")[0]
+        application = self.application(path)
+        if application is None:
+            await self._run_socket(socket, stream)
+        else:
+            await _run_application(application, path, query, headers, socket, stream)
         return True
 
     async def _run_socket(self, socket: WSConnection, stream: trio.SocketStream) -> None:
@@ -203,6 +218,50 @@ class PageServer:
             nursery.start_soon(_pump, send, page, nursery.cancel_scope)
             await self.talk(page, _incoming(socket, stream, send))
             nursery.cancel_scope.cancel()
+
+
+async def _run_application(
+    application: Application,
+    path: str,
+    query: str,
+    headers: dict[bytes, str],
+    socket: WSConnection,
+    stream: trio.SocketStream,
+) -> None:
+    """An ASGI application on a WebSocket that is accepted already."""
+    writing = trio.Lock()
+
+    async def send(event: TextMessage | Pong | CloseConnection) -> None:
+        async with writing:
+            with trio.fail_after(SEND_PATIENCE):
+                await stream.send_all(socket.send(event))
+
+    async def post(message: dict[str, Any]) -> None:
+        if message["type"] == "websocket.send":
+            await send(TextMessage(data=message["text"]))
+        elif message["type"] == "websocket.close":
+            await send(CloseConnection(code=message["code"], reason=message.get("reason", "")))
+
+    texts = _Texts(socket, stream, send)
+    is_told = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            return {"type": "websocket.connect"}
+        text = await texts.next()
+        return {"type": "websocket.disconnect"} if text is None else {"type": "websocket.receive", "text": text}
+
+    scope = {
+        "type": "websocket",
+        "path": path,
+        "query_string": query.encode("latin-1"),
+        "headers": [(name, value.encode("latin-1")) for name, value in headers.items()],
+        "client": ("127.0.0.1", 0),
+    }
+    with suppress(*GONE):
+        await application(scope, receive, post)
 
 
 async def _next_request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
@@ -244,30 +303,55 @@ async def _pump(send: Send, page: Socket, whole: trio.CancelScope) -> None:
 
 async def _incoming(socket: WSConnection, stream: trio.SocketStream, send: Send) -> AsyncIterator[dict[str, Any]]:
     """Yield a page's commands until it disconnects or sends something that is not a command."""
-    text = ""
-    while True:
+    texts = _Texts(socket, stream, send)
+    while (text := await texts.next()) is not None:
         try:
-            data = await stream.receive_some(8192)
-            socket.receive_data(data or None)
-            for event in socket.events():
-                if isinstance(event, TextMessage):
-                    text += event.data
-                    if len(text) > MAX_MESSAGE_BYTES:
-                        await send(CloseConnection(code=1009, reason="too long"))
-                        return
-                    if event.message_finished:
-                        message, text = json.loads(text), ""
-                        if isinstance(message, dict):
-                            yield message
-                elif isinstance(event, Ping):
-                    await send(event.response())
-                elif isinstance(event, CloseConnection):
-                    await send(event.response())
-                    return
-                elif isinstance(event, BytesMessage):
-                    await send(CloseConnection(code=1003, reason="text only"))
-                    return
-        except (*GONE, RemoteProtocolError, ValueError, RecursionError):
-            return  # gone, or not JSON: an integer of 10,000 digits is a plain ValueError
-        if not data:
-            return
+            message = json.loads(text)
+        except (ValueError, RecursionError):
+            return  # not JSON: an integer of 10,000 digits is a plain ValueError
+        if isinstance(message, dict):
+            yield message
+
+
+class _Texts:
+    """Whole messages from the other side."""
+
+    def __init__(self, socket: WSConnection, stream: trio.SocketStream, send: Send) -> None:
+        self._socket, self._stream, self._send = socket, stream, send
+        self._whole: deque[str] = deque()
+        self._begun = ""
+
+    async def next(self) -> str | None:
+        """None when the other side has disconnected, or sent what is not text or too long."""
+        while not self._whole:
+            try:
+                data = await self._stream.receive_some(8192)
+                self._socket.receive_data(data or None)
+                for event in self._socket.events():
+                    if not await self._take(event):
+                        return None
+            except (*GONE, RemoteProtocolError):
+                return None
+            if not data:
+                return None
+        return self._whole.popleft()
+
+    async def _take(self, event: Event) -> bool:
+        """Whether to go on."""
+        if isinstance(event, TextMessage):
+            self._begun += event.data
+            if len(self._begun) > MAX_MESSAGE_BYTES:
+                await self._send(CloseConnection(code=1009, reason="too long"))
+                return False
+            if event.message_finished:
+                self._whole.append(self._begun)
+                self._begun = ""
+        elif isinstance(event, Ping):
+            await self._send(event.response())
+        elif isinstance(event, CloseConnection):
+            await self._send(event.response())
+            return False
+        elif isinstance(event, BytesMessage):
+            await self._send(CloseConnection(code=1003, reason="text only"))
+            return False
+        return True

@@ -20,7 +20,6 @@ from xmlswitch import Query, QueryError
 from xmlswitch.errors import EvaluationCutOff
 
 STATE_INTERVAL: Final = 0.5
-AIR_INTERVAL: Final = 0.25
 TRY_PACKETS: Final = 1_500
 TRY_CALLS: Final = 5_000
 """For one packet, of a query in XPath 2.0 or later."""
@@ -85,8 +84,6 @@ class Session:
         self.stage = stage
         self.mesh = stage.mesh
         self.socket = socket
-        self.watched: str | None = None
-        self._air_number = 0
         self._since = 0
         self._allowance, self._asked_at = ORDERS_A_SECOND, time.monotonic()
 
@@ -96,7 +93,6 @@ class Session:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tell_state)
-                nursery.start_soon(self._tell_air)
                 async for order in orders:
                     await self._take(order)
                 nursery.cancel_scope.cancel()
@@ -115,23 +111,6 @@ class Session:
                 message, self._since = state(self.mesh, self._since)
                 self.socket.post(message | {"playing": self.stage.playing, "verdict": self.stage.verdict})
             await trio.sleep(STATE_INTERVAL)
-
-    async def _tell_air(self) -> None:
-        while True:
-            if not self.socket.is_behind:
-                self._send_air()
-            await trio.sleep(AIR_INTERVAL)
-
-    def _send_air(self, *, full: bool = False) -> None:
-        if self.watched is None:
-            return
-        rows, gone = self.mesh.air.changes(self.watched, 0 if full else self._air_number)
-        self._air_number = self.mesh.air.number
-        if not rows and not gone and not full:
-            return
-        for row in rows:
-            row[-1] = round(row[-1] - self.mesh.began, 2)
-        self.socket.post({"t": "air", "client": self.watched, "full": full, "rows": rows, "gone": gone})
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
@@ -168,10 +147,6 @@ class Session:
                 mesh.lie(name, how)
             case {"do": "query", "name": str(name), "text": str(text)}:
                 mesh.change_query(name, _short(text))
-            case {"do": "watch", "name": str(name)}:
-                mesh.member(name)
-                self.watched = name
-                self._send_air(full=True)
             case {"do": "try", "text": str(text), "id": int(number)}:
                 await self._try(_short(text), number)
             case {"do": "play", "name": str(name)}:

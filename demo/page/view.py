@@ -15,6 +15,9 @@ from demo.run.settings import STREAM
 from demo.scenarios.scenario import built_in, load
 from dht.addresses import endpoint_text
 
+NUMBERS_BACK = 16_000
+NUMBERS_EVERY = 50
+
 
 def hello(mesh: LocalMesh) -> dict[str, Any]:
     """Everything that does not change."""
@@ -28,6 +31,7 @@ def hello(mesh: LocalMesh) -> dict[str, Any]:
         "scenarios": [{"name": s.name, "title": s.title, "about": s.about, "seconds": s.seconds} for s in scenarios],
         "events": list(mesh.events)[-80:],
         "timeline": _timeline(mesh, 0)[0],
+        "numbers": numbers(mesh, NUMBERS_BACK)[::NUMBERS_EVERY],
         "join": join_command(mesh),
     }
 
@@ -56,8 +60,15 @@ def state(mesh: LocalMesh, since: int) -> tuple[dict[str, Any], int]:
         "links": [[*sorted(pair), weather.as_json()] for pair, weather in mesh.links.items()],
         "side": sorted(mesh.side),
         "timeline": seconds,
+        "numbers": numbers(mesh, 1),
     }
     return message, last
+
+
+def numbers(mesh: LocalMesh, count: int) -> list[list[float]]:
+    """When the last packets were due, as [AN, time]: what a packet itself does not say, and a map must know."""
+    facts = mesh.truth.recent(count, before=time.monotonic())
+    return [[fact.an, round(fact.due_at - mesh.began, 3)] for fact in facts]
 
 
 def _timeline(mesh: LocalMesh, since: int) -> tuple[list[list[Any]], int]:

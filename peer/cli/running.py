@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import logging
 import os
@@ -53,7 +52,6 @@ def note(text: str) -> None:
 
 def run(settings: Settings, command: Callable[[], Awaitable[int]]) -> int:
     """The command under trio until it ends or a signal comes. Ctrl-C leaves the mesh first; a second one does not."""
-    gc.freeze()  # what is loaded stays: the collector need not look at it, which would take tens of ms each time
 
     async def main() -> int:
         code, number = await until_stopped(command, impatient=True)

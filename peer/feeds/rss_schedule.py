@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
+
+from lazyclass import dataclass
 
 MAX_BACKOFF = 3_600.0
 """Seconds between two tries of a feed that fails."""

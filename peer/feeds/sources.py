@@ -11,12 +11,13 @@ import os
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import trio
 
 from dht.addresses import endpoint_text
+from lazyclass import dataclass
 from peer.errors import FeedError
 
 log = logging.getLogger(__name__)

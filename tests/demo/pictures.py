@@ -1,4 +1,4 @@
-"""Takes the pictures of the page again, docs/figures/demo-{dark,light,phone}.png: `python -m tests.demo.pictures`."""
+"""Takes the pictures of the page again, `docs/figures/{air-map,demo-*}.png`: `python -m tests.demo.pictures`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def main() -> None:
             wait_for(lambda: len(peers(window)) == 16, "that all peers are drawn")
             wait_whole(window)
             wait_for(lambda: number(window, "flights") > FLIGHTS, f"that {FLIGHTS} flights are in the air")
+            take_map(window)
             click(window, "[data-peer='client-1']")
             click(window, "#kill-half")
             wait_for(lambda: len(peers(window, ".dead")) == 4, "that half of the mesh is dead")
@@ -34,6 +35,24 @@ def main() -> None:
             take(window, "demo-phone", 390, 844)
     finally:
         demo.close()
+
+
+def take_map(window) -> None:
+    """Only the map, zoomed in, with trails of some reports and the callsigns of one airline."""
+    click_map = "const map = document.getElementById('map');"
+    window.execute_script(
+        click_map + "for (let k = 0; k < 3; k++) map.dispatchEvent(new KeyboardEvent('keydown', {key: '+'}));"
+        "const box = document.getElementById('search'); box.value = 'JBU'; box.dispatchEvent(new Event('input'))"
+    )
+    published = number(window, "t-published")
+    wait_for(lambda: number(window, "t-published") > published + 3_000, "that flights have trails")
+    map_panel = window.execute_script("return document.getElementById('air')")
+    map_panel.screenshot(str(FIGURES / "air-map.png"))
+    progress("air-map.png")
+    window.execute_script(
+        click_map + "map.dispatchEvent(new KeyboardEvent('keydown', {key: '0'}));"
+        "const box = document.getElementById('search'); box.value = ''; box.dispatchEvent(new Event('input'))"
+    )
 
 
 def take(window, name: str, width: int, height: int) -> None:

@@ -28,6 +28,25 @@ def test_flights_move(window):
     assert float(window.execute_script("return document.getElementById('frames').dataset.cost")) < 100
 
 
+def test_the_map_is_fed_by_the_gateways_own_client(window):
+    loaded = window.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert any(name.endswith("/skymesh.js") for name in loaded)
+    # Another client's map is there at once: its gateway remembers what it was handed.
+    window.execute_script(
+        "const box = document.getElementById('client'); box.value = 'client-2'; box.dispatchEvent(new Event('change'))"
+    )
+    wait_for(lambda: number(window, "flights") > 0, "that the flights of client-2 are drawn")
+    click(window, "[data-peer='client-1']")
+    wait_for(lambda: number(window, "flights") > 500, "that the flights of client-1 are drawn again")
+    click(window, "#card-close")
+
+
+@pytest.mark.parametrize(("text", "value"), [("4006N", 40.1), ("07651W", -76.85), ("", None), ("4006", None)])
+def test_degrees_are_read_from_the_feeds_own_form(window, text, value):
+    script = "const done = arguments[1]; import('/flights.js').then(module => done(module.degrees(arguments[0])))"
+    assert window.execute_async_script(script, text) == pytest.approx(value)
+
+
 def test_a_flight_is_found_by_its_callsign(window):
     window.execute_script(
         "const box = document.getElementById('search'); box.value = 'AAL'; box.dispatchEvent(new Event('input'))"

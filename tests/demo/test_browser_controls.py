@@ -308,7 +308,10 @@ def test_a_phone_shows_every_view_with_nothing_wider_than_its_screen(window, vie
 
 def test_an_order_that_is_given_while_the_connection_is_lost_waits_for_it(page_demo, window):
     """Found by a storm on a busy machine: the page was let go, and what was pressed before it came back was lost."""
-    keep = "window.WebSocket = class extends WebSocket { constructor(url) { super(url); window.connection = this; } }"
+    keep = """
+      window.WebSocket = class extends WebSocket {
+        constructor(url) { super(url); if (url.includes("/ws?")) window.connection = this; }
+      }"""  # the page's own, and not the one that feeds its map
     with other_tab(window):
         window.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": keep})  # for this tab alone
         window.get(page_demo.url)

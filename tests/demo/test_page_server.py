@@ -10,7 +10,9 @@ import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, Request, TextMessage
 
+from dcp import Gap, Packet, Started
 from dcp.guard import faults, strictness
+from demo.page.gateways import Gateways
 from demo.page.run import static_files
 from demo.page.server import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, PageServer
 
@@ -58,13 +60,12 @@ class Page:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, server, *, token=None, origin=None, host=None):
+    async def open(cls, server, *, token=None, origin=None, host=None, path="/ws", after=0):
         socket = WSConnection(ConnectionType.CLIENT)
         ours = f"127.0.0.1:{server.port}"
         headers = [(b"Origin", (origin or f"http://{ours}").encode())]
-        request = Request(
-            host=host or ours, target=f"/ws?token={server.token if token is None else token}", extra_headers=headers
-        )
+        target = f"{path}?token={server.token if token is None else token}&after={after}"
+        request = Request(host=host or ours, target=target, extra_headers=headers)
         async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
             await stream.send_all(socket.send(request))
             page = cls(stream, socket)
@@ -191,3 +192,25 @@ async def test_garbage_is_let_go_and_the_server_goes_on(server, garbage):
             pass
         await stream.aclose()
     assert (await ask(server, get(server))).startswith(b"HTTP/1.1 200")
+
+
+async def test_what_a_client_was_handed_is_read_from_its_gateway(nursery):
+    gateways = Gateways({"client-1"})
+
+    async def talk(socket, orders):
+        raise AssertionError("a gateway's client is no page")
+
+    made = PageServer(static_files().get, talk, gateways.find)
+    await nursery.start(made.serve, 0)
+    gateways.put("client-1", Started(4))
+    gateways.put("client-1", Packet(5, b"<flight/>"))
+    path = "/v1/client-1/socket"
+    async with Page.open(made, path=path, after=4) as page:
+        assert isinstance(page.first, AcceptConnection)
+        assert json.loads((await page.event()).data) == {"type": "packet", "an": 5, "xml": "<flight/>"}
+        gateways.put("client-1", Gap(5, 7))
+        assert json.loads((await page.event()).data) == {"type": "gap", "after": 5, "until": 7}
+    async with Page.open(made, path=path, token="wrong") as page:
+        assert isinstance(page.first, RejectConnection)
+    async with Page.open(made, path="/v1/client-2/socket") as page:
+        assert page.first.status_code == 404

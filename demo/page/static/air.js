@@ -36,8 +36,6 @@ export class AirView {
     this.stale = true;
   }
 
-  clear() { this.flights.clear(); }
-
   restyle() {
     this.colours = colours();
     const stops = STOPS[document.documentElement.dataset.theme] ?? STOPS.dark;

@@ -1,5 +1,6 @@
 // Connects to the demo, keeps its state, and passes it to the views. No framework, no build step.
 import { AirView } from "./air.js";
+import { Flights } from "./flights.js";
 import { MeshView } from "./mesh.js";
 import { Card } from "./card.js";
 import { QueryPanel } from "./query.js";
@@ -49,6 +50,8 @@ function meshNow() {
 
 const mesh = new MeshView($("mesh"), $("mesh-links"), $("mesh-peers"), select);
 const air = new AirView($("air"), $("map"), $("map-label"), $("ramp"), meshNow);
+const flights = new Flights(meshNow);
+const token = location.hash.slice(1);
 const card = new Card($("card"), $("card-title"), $("card-state"), send, watch);
 const query = new QueryPanel(send);
 const controls = new Controls(send, state);
@@ -67,8 +70,7 @@ function select(name) {
 function watch(name) {
   state.client = name;
   $("client").value = name;
-  air.clear();
-  send({ do: "watch", name });
+  flights.watch(name, token);
   query.own(state.peers.get(name));
 }
 
@@ -80,10 +82,11 @@ const handlers = {
     $("terminal").hidden = !message.join;
     $("join-command").textContent = message.join ?? "";
     air.hello(message);
+    flights.speed = message.speed;
+    flights.learn(message.numbers);
     query.hello(message);
     controls.hello(message);
     log.hello(message);
-    send({ do: "watch", name: state.client });
     sendWaiting();
   },
   state(message) {
@@ -91,6 +94,7 @@ const handlers = {
     // A message that traveled for less time gives a better estimate of the clock difference.
     state.offset = state.offset === null ? offset : Math.max(offset, state.offset - 0.002);
     state.now = message.now;
+    flights.learn(message.numbers);
     state.peers = new Map(message.peers.map((peer) => [peer.name, peer]));
     state.links = message.links;
     state.side = new Set(message.side);
@@ -105,10 +109,8 @@ const handlers = {
     query.own(state.peers.get(state.client));
     document.body.dataset.ready = "yes";
   },
-  air(message) {
-    if (message.client === state.client) air.update(message);
-  },
   event(message) {
+    if (message.event.query !== undefined && message.event.who === state.client) flights.only(message.event.query);
     log.event(message.event);
     mesh.event(message.event);
   },
@@ -122,12 +124,11 @@ function fillClients(peers) {
   if (box.dataset.names === names.join()) return;
   box.dataset.names = names.join();
   box.replaceChildren(...names.map((name) => new Option(name, name)));
-  if (!names.includes(state.client) && names.length) watch(names[0]);
+  if (names.length && (!names.includes(state.client) || !flights.isWatching)) watch(names.includes(state.client) ? state.client : names[0]);
   box.value = state.client;
 }
 
 function connect() {
-  const token = location.hash.slice(1);
   if (!token) {
     $("caption").textContent = "Open the full address that the demo printed, including the part after the #: it is the key to the controls.";
     return;
@@ -190,6 +191,8 @@ function frame(now) {
   const seconds = Math.min(0.5, (now - last) / 1000);
   last = now;
   mesh.frame(now / 1000, seconds);
+  const changes = flights.changes();
+  if (changes) air.update(changes);
   air.frame(meshNow(), seconds);
   log.frame();
   // After a slow frame, pause as long as it took: otherwise frames delay the messages and the page falls behind.

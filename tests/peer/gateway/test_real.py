@@ -45,6 +45,15 @@ const stream = connect("http://%s", "asdi", {
 });
 stream.changeQuery("/flight"); // before it has connected
 """
+REGRET = """
+import { connect } from "%s/clients/js/skymesh.js";
+const stream = connect("http://%s", "asdi", {
+  onStarted: () => console.log("started"),
+  onError: () => console.log("error"),
+  onClose: () => console.log("closed"),
+});
+stream.close(); // before it has connected
+"""
 
 
 @contextmanager
@@ -97,8 +106,8 @@ def test_server_sent_events_resume_without_a_loss(address):
 
 @pytest.mark.parametrize(
     ("program", "printed"),
-    [(SCRIPT, ["started", "packet", "error", "switched"]), (HASTY, ["switched"])],
-    ids=["packets", "a query changed too early"],
+    [(SCRIPT, ["started", "packet", "error", "switched"]), (HASTY, ["switched"]), (REGRET, ["closed"])],
+    ids=["packets", "a query changed too early", "closed too early"],
 )
 def test_the_javascript_client_in_node(address, tmp_path, program, printed):
     node = shutil.which("node")
