@@ -14,13 +14,14 @@ How claims reach it is `links.downlink`. The transitions of a child have names, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dcp import handshake
 from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.cursor import Cursor
 from dcp.log import Interest, Log
 from dcp.query_parts import Collected
-from lazyclass import dataclass
 
 EPOCHS = 16
 # How long after a change of its query a child may ask about what it passed under the one before, and how many such

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 from typing import Any, NamedTuple
 
@@ -42,7 +42,6 @@ from dcp.links.address import SocketAddress, is_connection, is_loopback, to_grou
 from dcp.links.downlink import Downlink
 from dcp.links.fragments import FragmentQueue
 from dcp.links.keep_alives import current_keep_alive
-from lazyclass import dataclass
 
 MIN_MEMBERS = 3
 MAX_GROUPS = 16

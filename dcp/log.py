@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate, islice, repeat
 from operator import add
 from typing import Final
@@ -25,7 +26,6 @@ from dcp.events import Gap
 from dcp.guard import fault
 from dcp.history import Answers, HistorySlice
 from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
-from lazyclass import dataclass
 
 HOLE: Final = None
 # Remembered answers of `covers`, and the bytes of the queries in them: children's queries come from the network.

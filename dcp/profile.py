@@ -18,9 +18,8 @@ Wishes that contradict each other are a ValueError here, with one sentence, befo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
-
-from lazyclass import dataclass
 
 RELIABLE: Final = "reliable"
 LATENCY: Final = "latency"

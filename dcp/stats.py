@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dcp.links.link import SocketAddress
-from lazyclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

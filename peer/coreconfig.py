@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from dcp import Config, Start
 from dcp.profile import PLAIN, Profile
-from lazyclass import dataclass
 from peer.flow import FlowConfig
 from peer.mesh.config import MeshConfig
 from peer.mesh.hostport import HostPort

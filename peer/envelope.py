@@ -7,10 +7,10 @@ content, and whether the client's query matched it, until the client takes the p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp.compression import Compressor
-from lazyclass import dataclass
 from peer.trust.batches import SIGNED_MARK, inner_untrusted
 from peer.trust.withholding import unmarked_untrusted
 

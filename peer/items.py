@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp import Gap, Omitted, Packet, Started
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from xmlswitch import Query

@@ -6,10 +6,9 @@ Light on purpose: `--help` loads this file, and nothing of what it describes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lazyclass import dataclass
 from peer.mesh.config import MAX_NAME_BYTES, MAX_PARENTS
 from peer.mesh.hostport import HostPort
 from peer.optionspec import address, binding, check_whole, decimal, file_bytes, is_address, option, path, whole

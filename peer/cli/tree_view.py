@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dht.places import place_of
-from lazyclass import dataclass
 from peer.cli.mesh_table import printable, short_id
 from peer.mesh.reftree import MAX_ARITY, Holders, Path, ReferenceTree, Rules, crown_of, expected_parents
 from peer.observe.crawl import MeshView, PeerView

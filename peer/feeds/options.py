@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from peer.optionspec import day, decimal, option
 
 if TYPE_CHECKING:

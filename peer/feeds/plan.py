@@ -15,12 +15,11 @@ docs/feeds.md is the specification. This file understands the words; `serve` run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from dht.addresses import parse_endpoint
-from lazyclass import dataclass
 from peer.errors import FeedError
 from peer.feeds import plugins
 from peer.feeds.options import FRAMINGS, NUMBERINGS, FeedOptions

@@ -10,7 +10,7 @@ import logging
 import random
 import urllib.error
 import urllib.request
-from dataclasses import field
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from time import time
@@ -18,7 +18,6 @@ from typing import Any
 
 import trio
 
-from lazyclass import dataclass
 from peer.errors import FeedError
 from peer.feeds.rss_items import (
     MAX_DOCUMENT_BYTES,

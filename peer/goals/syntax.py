@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
-from lazyclass import dataclass
 from peer.goals.units import NUMBER, Dimension
 
 

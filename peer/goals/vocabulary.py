@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lazyclass import dataclass
 from peer.goals.syntax import Scope
 from peer.goals.units import NUMBER, RATE, TIME, Dimension
 

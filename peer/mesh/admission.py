@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
-from lazyclass import dataclass
 from peer.mesh.children import Child, ChildTable
 from peer.mesh.hostport import HostPort
 from peer.mesh.membership import Membership

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
 
-from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 
 PeerId = NewType("PeerId", bytes)

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,7 +22,6 @@ from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
 from dcp.links.address import UDP
 from dcp.udp import UdpSocket
-from lazyclass import dataclass
 from peer.dht_ways import DirectoryWays
 from peer.mesh import encoding
 from peer.mesh.hostport import HostPort

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from lazyclass import dataclass
 from peer.goals.signed import MalformedGoal, OwnedGoal, read_goal_untrusted
 from peer.goals.syntax import Constraint, SystemCost
 from peer.goals.units import shown

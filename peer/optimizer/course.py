@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from lazyclass import dataclass
 from peer.goals.syntax import (
     Along,
     Arithmetic,

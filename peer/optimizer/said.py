@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from lazyclass import dataclass
 from peer.goals.signed import HASH_BYTES
 from peer.optimizer.course import MAX_AGGREGATES
 from peer.optimizer.periods import MAX_BIDS, MAX_ROOTS, NAME_BYTES, Bid, Choice

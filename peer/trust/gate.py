@@ -8,12 +8,12 @@ passes it on to all its links, and then looks again at the links that it has. Th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dht.errors import DhtError
 from dht.identity import id_text, peer_id_of
 from dht.ids import PeerId
 from dht.streams import GRANT_BYTES, Grant
-from lazyclass import dataclass
 from peer.trust.grants import (
     GRANT_ITEM,
     POLICY_ITEM,

@@ -26,12 +26,12 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 from dht.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, id_text, is_signed_by, peer_id_of
 from dht.ids import ID_BYTES, PeerId
 from dht.streams import check_stream_name, owner_of_name
-from lazyclass import dataclass
 
 SUBSCRIBE: Final = 0x01
 ROUTE: Final = 0x02
