@@ -32,6 +32,7 @@ from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
+from peer.goal_file import goal_path, keep_goal
 from peer.items import Content, QuerySwitched
 from peer.listeners import Listeners
 from peer.lookups import Lookups
@@ -43,7 +44,6 @@ from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
 from peer.optimizer.following import GoalStanding
 from peer.optimizer.placement import GoalPlacement
-from peer.optimizer.said import read_said_untrusted
 from peer.options import PeerOptions
 from peer.placements import placement_of
 from peer.publications import Publications
@@ -338,14 +338,15 @@ class Peer:
 
     def goal(self) -> GoalStanding | None:
         """The stream's goal, and how this peer does; None if there is none, or if it follows no goals."""
-        placement = self._placement
-        if not isinstance(placement, GoalPlacement) or placement.held is None:
+        if not isinstance(self._placement, GoalPlacement):
             return None
-        said = read_said_untrusted(self.core.mesh.guidance.values(self.now()))
-        return GoalStanding(
-            placement.held.text, placement.held.version, said.cost, said.broken, said.problem, placement.moves,
-            placement.taken_back,
-        )  # fmt: skip
+        return self._placement.standing(self.core.mesh.guidance.values(self.now()))
+
+    async def run_goal(self) -> None:
+        """Keep the newest goal where this peer keeps its state, if it has a folder for that."""
+        folder = self.options.state or self.options.numbers_folder()
+        if isinstance(self._placement, GoalPlacement) and folder is not None:
+            await keep_goal(self._placement, goal_path(folder, self.options.stream))
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""
