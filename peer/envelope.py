@@ -14,7 +14,7 @@ from dcp.compression import Compressor
 from peer.trust.batches import SIGNED_MARK, inner_untrusted
 
 if TYPE_CHECKING:
-    from xmlswitch import Query
+    from peer.standing import StandingQuery
 
 MAX_REMEMBERED_BYTES = 8 << 20
 """Of contents that the client has not taken yet. Beyond it the oldest are forgotten, and opened again when taken."""
@@ -23,7 +23,7 @@ MAX_REMEMBERED_BYTES = 8 << 20
 @dataclass(slots=True)
 class Opened:
     content: bytes
-    query: Query | None = None
+    query: StandingQuery | None = None
     """The client's query that was in force when the packet came, if it was asked..."""
     matches: bool = False
     """...and what it said."""

@@ -39,6 +39,7 @@ class JoinKeywords(TypedDict, total=False):
     query: str | None
     namespaces: Mapping[str, str] | None
     start: str | int
+    language: str
     profile: Literal["reliable", "latency", "bandwidth", "newest"]
     deadline: float | None
     loss_budget: float | None
@@ -68,6 +69,7 @@ class RootKeywords(TypedDict, total=False):
     multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
+    language: str
     capacity: int
     children_from: Sequence[str]
     compress: Literal["zstd", "zlib", "none"]
@@ -85,7 +87,7 @@ class RootFromKeywords(TypedDict, total=False):
     rate: float | None
     speed: float | None
     loop: bool
-    framing: Literal["auto", "xml", "length", "nul", "lines"]
+    framing: Literal["auto", "xml", "length", "nul", "lines", "csv"]
     numbering: Literal["auto", "asdi", "position", "content"]
     follow: bool
     poll: float
@@ -101,6 +103,7 @@ class RootFromKeywords(TypedDict, total=False):
     encryption: Literal["prefer", "require"]
     cleartext: bool
     multicast: bool
+    language: str
     owner: StrPath | None
     unsigned: bool
     keep_numbers: bool

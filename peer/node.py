@@ -34,6 +34,7 @@ from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
 from peer.goal_file import goal_path, keep_goal
 from peer.items import Content, QuerySwitched
+from peer.languages import language_named
 from peer.listeners import Listeners
 from peer.lookups import Lookups
 from peer.mesh import events as meshevents
@@ -47,13 +48,12 @@ from peer.optimizer.placement import GoalPlacement
 from peer.options import PeerOptions
 from peer.placements import placement_of
 from peer.publications import Publications
-from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
 from peer.trust.files import gate_for, watch_policy
 from peer.trust.grants import Policy
 from peer.trust.rootkeys import RootKeys
-from xmlswitch import MalformedDocument, Query, parse_document
+from xmlswitch import MalformedDocument, parse_document
 
 if TYPE_CHECKING:
     from dht import Grant, Identity, PeerRecord
@@ -102,7 +102,7 @@ class Peer:
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
-            policy=XPathPolicy(self._envelope, clock=time.perf_counter),
+            policy=language_named(options.language).policy(self._envelope, time.perf_counter),
             placement=self._placement,
             trust=self.trust,
             signer=signer_for(options, identity, grant),
@@ -211,7 +211,7 @@ class Peer:
         """As `send`, for callers that see to their own checkpoints."""
         if self.is_leaving:
             raise PeerClosed(f"this root of {self.options.stream} has left: nothing can be published any more")
-        if not self.options.raw:
+        if not self.options.raw and self.options.language == "xpath":
             try:
                 parse_document(payload)
             except MalformedDocument as error:
@@ -279,7 +279,8 @@ class Peer:
 
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
         """Want other packets from some position on, which a `QuerySwitched` names. QueryError for a bad query."""
-        parsed = Query.parse(query, namespaces or {}) if query is not None else None
+        language = language_named(self.options.language)
+        parsed = language.parse(query, namespaces or {}) if query is not None else None
         self._check_open()
         self.core.change_query(parsed, now=trio.current_time())
         self.query = query
