@@ -27,7 +27,7 @@ from dcp.guard import fault
 from dcp.links.keying import LinkIdentity
 from dcp.links.link import SocketAddress
 from dcp.verdicts import FORGED
-from peer.asking import Asking
+from peer.asking import Asking, asking_for
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
 from peer.envelope import Envelope
@@ -55,15 +55,15 @@ from peer.mesh.placement.neighbourhood import LinkQuality
 from peer.observer import Observer
 from peer.other_versions import of_refusal
 from peer.presence import Presence
-from peer.queries import NOTHING, XPathPolicy, token_of
+from peer.queries import XPathPolicy, token_of
 from peer.role import Role
+from peer.standing import StandingQuery
 from peer.streaming import open_stream
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.doors import Doors, is_peer
 from peer.trust.gate import Gate
 from peer.trust.signing import SigningQueue
-from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
@@ -113,7 +113,7 @@ class PeerCore:
         self.trust = trust
         self.receiver, self.sender = open_stream(self.hub, config, self.policy, trust, query=query)
         if self.receiver is not None and self.sender is not None and config.dynamic:
-            self._asking = Asking(
+            self._asking = asking_for(
                 policy,
                 self.receiver,
                 self.sender,
@@ -136,7 +136,7 @@ class PeerCore:
         self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
         self._rng = rng
         self._placement = placement
-        self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
+        self._ladder: tuple[StandingQuery | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
         self._disconnecting: str | None = None
@@ -162,7 +162,9 @@ class PeerCore:
     def _first_upstream_query(self) -> bytes:
         if not self.config.dynamic:
             return self._carry
-        return token_of(self.config.query if self.config.deliver else NOTHING)
+        if self.config.deliver:
+            return token_of(self.config.query)
+        return EVERYTHING if self.policy.nothing is None else self.policy.nothing
 
     @property
     def subscription(self) -> bytes:
@@ -209,7 +211,7 @@ class PeerCore:
         self.mesh.add_candidates(records, now=now)
         self._settle(now)
 
-    def change_query(self, query: Query | None, *, now: float) -> None:
+    def change_query(self, query: StandingQuery | None, *, now: float) -> None:
         """Want other packets; `QuerySwitched` in the content says from which position on. Fallbacks no longer apply."""
         if self.receiver is None:
             raise ValueError("a root has no query")
@@ -220,7 +222,7 @@ class PeerCore:
         self._want(query, now)
         self._settle(now)
 
-    def _want(self, query: Query | None, now: float) -> None:
+    def _want(self, query: StandingQuery | None, now: float) -> None:
         assert self.receiver is not None
         if self.client is not None:
             self.client.want(query)

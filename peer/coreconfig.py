@@ -11,7 +11,7 @@ from peer.flow import FlowConfig
 from peer.mesh.config import MeshConfig
 from peer.mesh.hostport import HostPort
 from peer.role import Role
-from xmlswitch import Query
+from peer.standing import StandingQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,11 @@ class CoreConfig:
     role: Role
     mesh: MeshConfig = field(default_factory=MeshConfig)
     dcp: Config = field(default_factory=Config)
-    query: Query | None = None
+    query: StandingQuery | None = None
     """What the client here wants; None for everything."""
     dynamic: bool = False
     """A router asks its parents only for what its children and its client want; False: it carries everything."""
-    carry: Query | None = None
+    carry: StandingQuery | None = None
     """The most that a router takes upon itself: children that want more are refused. None for everything."""
     children_from: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks whose peers may be children here; none named: all."""
@@ -41,7 +41,7 @@ class CoreConfig:
     narrow_after: float = 10.0
     """A dynamic router asks for less only so long after it asked for more: children come back."""
     inquiry_timeout: float = 1.0
-    fallbacks: tuple[Query, ...] = ()
+    fallbacks: tuple[StandingQuery, ...] = ()
     """Narrower queries, the widest first, for a client that can't keep up with `query` (see `peer.flow`)."""
     flow: FlowConfig = field(default_factory=FlowConfig)
     profile: Profile = PLAIN

@@ -15,8 +15,8 @@ from peer.trust.batches import SIGNED_MARK, inner_untrusted
 from peer.trust.withholding import unmarked_untrusted
 
 if TYPE_CHECKING:
+    from peer.standing import StandingQuery
     from peer.trust.withholding import Withholding
-    from xmlswitch import Query
 
 MAX_REMEMBERED_BYTES = 8 << 20
 """Of contents that the client has not taken yet. Beyond it the oldest are forgotten, and opened again when taken."""
@@ -25,7 +25,7 @@ MAX_REMEMBERED_BYTES = 8 << 20
 @dataclass(slots=True)
 class Opened:
     content: bytes
-    query: Query | None = None
+    query: StandingQuery | None = None
     """The client's query that was in force when the packet came, if it was asked..."""
     matches: bool = False
     """...and what it said."""

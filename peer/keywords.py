@@ -39,6 +39,7 @@ class JoinKeywords(TypedDict, total=False):
     query: str | None
     namespaces: Mapping[str, str] | None
     start: str | int
+    language: str
     profile: Literal["reliable", "latency", "bandwidth", "newest"]
     deadline: float | None
     loss_budget: float | None
@@ -70,6 +71,7 @@ class RootKeywords(TypedDict, total=False):
     network: Literal["lan", "wan"]
     dictionary: bytes | None
     namespaces: Mapping[str, str] | None
+    language: str
     capacity: int
     children_from: Sequence[str]
     compress: Literal["zstd", "zlib", "none"]
@@ -88,7 +90,7 @@ class RootFromKeywords(TypedDict, total=False):
     rate: float | None
     speed: float | None
     loop: bool
-    framing: Literal["auto", "xml", "length", "nul", "lines"]
+    framing: Literal["auto", "xml", "length", "nul", "lines", "csv"]
     numbering: Literal["auto", "asdi", "position", "content"]
     follow: bool
     poll: float
@@ -105,6 +107,7 @@ class RootFromKeywords(TypedDict, total=False):
     cleartext: bool
     multicast: bool
     namespaces: Mapping[str, str] | None
+    language: str
     owner: StrPath | None
     unsigned: bool
     withhold: Sequence[str]

@@ -15,6 +15,7 @@ from peer.optionspec import address, binding, check_whole, decimal, file_bytes, 
 from peer.optionspec import network as read_network
 from peer.placements import PLACEMENTS
 from peer.role import Role
+from peer.start import start_of, start_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,12 +61,6 @@ def _flow() -> FlowConfig:
     from peer.flow import FlowConfig
 
     return FlowConfig()
-
-
-def start_text(text: str) -> str:
-    if text not in ("now", "oldest") and not text.isdecimal():
-        raise ValueError(f"expected now, oldest or an AN, got {text!r}")
-    return text
 
 
 def transport_text(text: str) -> str:
@@ -234,6 +229,13 @@ class PeerOptions:
         read=start_text,
         metavar="now|AN|oldest",
         keyword="str | int",
+    )
+    language: str = option(
+        "xpath",
+        "the language of the stream's queries, the same at all its peers: xpath (for XML), record (for JSON and "
+        "msgpack), or one that a package adds",
+        of=_PEERS,
+        metavar="NAME",
     )
     profile: str | None = option(
         None,
@@ -438,7 +440,7 @@ class PeerOptions:
 
         from dcp.profile import profile_of
         from peer.coreconfig import CoreConfig
-        from xmlswitch import Query
+        from peer.languages import language_named
 
         profile = profile_of(
             self.profile,
@@ -455,6 +457,7 @@ class PeerOptions:
         if self.selection == "tree":
             mesh = mesh.for_tree()
         start, position = self.begin()
+        language = language_named(self.language)
         return CoreConfig(
             stream=self.stream,
             role=self.role,
@@ -469,31 +472,14 @@ class PeerOptions:
                 lateral_siblings=self.lateral_siblings,
                 encryption="off" if self.cleartext else self.encryption,
             ),
-            query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
+            query=language.parse(self.query, self.namespaces) if self.query is not None else None,
             dynamic=self.dynamic,
-            carry=Query.parse(self.carry, self.namespaces) if self.carry is not None else None,
+            carry=language.parse(self.carry, self.namespaces) if self.carry is not None else None,
             children_from=tuple(ip_network(allowed) for allowed in self.children_from),
             deliver=self.deliver,
             start=start,
             position=position,
-            fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
+            fallbacks=tuple(language.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
             profile=profile,
         )
-
-
-def start_of(start: str | int) -> tuple[Start, int | None]:
-    """Where to begin, as dcp puts it; ValueError for anything but "now", "oldest" or an AN."""
-    from dcp import Start
-    from dcp.serial import MAX_POSITION
-
-    if start == "now":
-        return Start.NEW, None
-    if start == "oldest":
-        return Start.OLDEST, None
-    if isinstance(start, str) and start.isascii() and start.isdecimal() and len(start) <= 19:
-        start = int(start)
-    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_POSITION:
-        raise ValueError(f'start must be "now", "oldest" or the AN of the first packet wanted, got {start!r:.40}')
-    # The caller names the first packet wanted; a position is what lies before it.
-    return Start.POSITION, max(0, start - 1)

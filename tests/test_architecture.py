@@ -62,7 +62,7 @@ SHELL = {
             "peer.__main__",
             "peer.packetlog.writer",
         ),
-        *("peer.observe.goals", "peer.feeds.rss"),
+        *("peer.observe.goals", "peer.feeds.rss", "peer.feeds.rss_memory", "peer.goal_file"),
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
         *(
             "peer.gateway.app",

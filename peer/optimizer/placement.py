@@ -18,9 +18,10 @@ from peer.mesh.messages import PeerId
 from peer.mesh.placement.moves import Drop, Replace, Trade, Vacate
 from peer.mesh.placement.neighbourhood import LinkQuality
 from peer.optimizer.blending import blend
-from peer.optimizer.following import MAX_KNOWN, GoalFollower
+from peer.optimizer.following import MAX_KNOWN, GoalFollower, GoalStanding
 from peer.optimizer.periods import Bid, short_name
 from peer.optimizer.proposing import Hysteresis, Offer, Slot, Way, best_move
+from peer.optimizer.said import read_said_untrusted
 
 if TYPE_CHECKING:
     from random import Random
@@ -62,6 +63,14 @@ class GoalPlacement(GoalFollower):
         """Parents given up for better ones."""
         self.taken_back = 0
         """Newcomers that did not keep their promise."""
+
+    def standing(self, values: Mapping[int, bytes]) -> GoalStanding | None:
+        """The goal, and how this peer does, from what it says of itself; None without a goal."""
+        if self._held is None:
+            return None
+        said = read_said_untrusted(values)
+        held = self._held
+        return GoalStanding(held.text, held.version, said.cost, said.broken, said.problem, self.moves, self.taken_back)
 
     # Decisions
 
