@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dcp.compression import Compressor
-from peer.trust.batches import SIGNED_MARK, inner_untrusted
+from dcp.compression import PLAIN, Compressor
+from peer.trust.batches import SIGNED, inner_at_untrusted
 from peer.trust.withholding import unmarked_untrusted
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ class Envelope:
     def _unpack_untrusted(self, payload: bytes) -> bytes:
         """Whether a signature is right was asked when the packet came (`peer.trust`)."""
         self.opened += 1
-        inner = inner_untrusted(payload) if payload[:1] == SIGNED_MARK else payload
+        inner = payload
+        if payload and payload[0] == SIGNED:
+            at = inner_at_untrusted(payload)
+            if payload[at] == PLAIN:
+                return payload[at + 1 :]  # the rule, without copying it twice
+            inner = payload[at:]
         return self._compressor.unpack_untrusted(unmarked_untrusted(inner))
 
     def _remember(self, payload: bytes, opened: Opened) -> None:

@@ -96,8 +96,11 @@ class Counting:
 
     def note(self, item: Content) -> None:
         """What the client is handed."""
+        if type(item) is Packet:  # nearly always
+            self.packet(item.an)
+            return
         match item:
-            case Packet(an, _) | Omitted(an, _):
+            case Omitted(an, _):
                 self.packet(an)
             case Gap(_, until):
                 self.gap(until)

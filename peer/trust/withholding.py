@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dcp.errors import PayloadRefused
-from peer.trust.batches import SIGNED_MARK, inner_untrusted
+from peer.trust.batches import SIGNED, inner_at_untrusted
 from xmlswitch import MalformedDocument, Query, Switch
 
 WITHHELD = 0x05
@@ -49,8 +49,9 @@ class Withholding:
 
 def is_withheld_untrusted(envelope: bytes) -> bool:
     """Whether a packet, as it travels, is marked. PayloadRefused if it can't be told."""
-    inner = inner_untrusted(envelope) if envelope[:1] == SIGNED_MARK else envelope
-    return inner[:1] == WITHHELD_MARK
+    if envelope and envelope[0] == SIGNED:
+        return envelope[inner_at_untrusted(envelope)] == WITHHELD
+    return envelope[:1] == WITHHELD_MARK
 
 
 def unmarked_untrusted(inner: bytes) -> bytes:
