@@ -86,7 +86,7 @@ class Incoming:
             self._uplinks.lose(link, reason, body)
         elif flags & wire.CONTROL and len(data) > wire.BODY_AT:
             if data[wire.BODY_AT] == ControlType.BUNDLE:
-                self._on_bundle(link, flags, data, now)
+                self._on_data(link, flags, data, now, is_bundle=True)
             elif data[wire.BODY_AT] == ControlType.REPAIR:
                 self._on_repair(link, data, now)
             elif data[wire.BODY_AT] == ControlType.GROUP:
@@ -110,7 +110,7 @@ class Incoming:
         epoch = self._intake.change.extend(bits)
         return self._intake.audit.previous_epoch(bits) if epoch is None else epoch
 
-    def _on_data(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
+    def _on_data(self, link: Uplink, flags: int, data: bytes, now: float, *, is_bundle: bool = False) -> None:
         intake = self._intake
         position = intake.position
         if position is None:
@@ -118,7 +118,10 @@ class Incoming:
         _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
         an = extend(an32, position)
         prev = an - ((an32 - prev32) & 0xFFFFFFFF)
-        until, packets = self._framing.read_data(flags, prev, an, data[wire.BODY_AT :])
+        if is_bundle:
+            until, packets = an, self._framing.read_bundle(data, prev, an)
+        else:
+            until, packets = self._framing.read_data(flags, prev, an, data[wire.BODY_AT :])
         epoch = self._epoch_of(data)
         if epoch is None:
             self._replies.announce_epoch(link, now)
@@ -126,25 +129,6 @@ class Incoming:
             intake.hear(Claim(link.parent, epoch, prev, until, packets), now)
         else:
             self._hear_protected(self._mending, link, Claim(link.parent, epoch, prev, until, packets), now)
-        if flags & wire.ACK_REQUEST:
-            self._replies.acknowledge(link, an32, now)
-
-    def _on_bundle(self, link: Uplink, flags: int, data: bytes, now: float) -> None:
-        intake = self._intake
-        position = intake.position
-        if position is None:
-            return
-        _, _, _, an32, prev32 = wire.HEADER.unpack_from(data)
-        an = extend(an32, position)
-        prev = an - ((an32 - prev32) & 0xFFFFFFFF)
-        packets = self._framing.read_bundle(data, prev, an)
-        epoch = self._epoch_of(data)
-        if epoch is None:
-            self._replies.announce_epoch(link, now)
-        elif self._mending is None:
-            intake.hear(Claim(link.parent, epoch, prev, an, packets), now)
-        else:
-            self._hear_protected(self._mending, link, Claim(link.parent, epoch, prev, an, packets), now)
         if flags & wire.ACK_REQUEST:
             self._replies.acknowledge(link, an32, now)
 

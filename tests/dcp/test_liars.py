@@ -181,8 +181,7 @@ def test_a_claim_wider_than_2_30_is_refused_even_from_an_only_parent():
     assert receiver.statistics(world.net.now).too_wide > 0
 
 
-def test_a_packet_that_one_root_lost_after_a_pause_is_waited_for_from_the_farther_root():
-    """Found: after 5 s idle a gap was declared at once, although the farther root had the packet 0.1 s later."""
+def after_a_pause_the_near_root_lost_a_packet():
     world = World(3)
     for name in ("near", "far"):
         world.root(name)
@@ -192,6 +191,12 @@ def test_a_packet_that_one_root_lost_after_a_pause_is_waited_for_from_the_farthe
     world.run(6.0)
     world.publish("near", b"3", an=3, contiguous=False)
     world.run(0.1)
+    return world
+
+
+def test_a_packet_that_one_root_lost_after_a_pause_is_waited_for_from_the_farther_root():
+    """Found: after 5 s idle a gap was declared at once, although the farther root had the packet 0.1 s later."""
+    world = after_a_pause_the_near_root_lost_a_packet()
     world.publish("far", b"2", an=2)
     world.publish("far", b"3", an=3)
     world.run(1.0)
@@ -200,15 +205,7 @@ def test_a_packet_that_one_root_lost_after_a_pause_is_waited_for_from_the_farthe
 
 
 def test_a_packet_that_all_roots_lost_after_a_pause_is_a_gap():
-    world = World(3)
-    for name in ("near", "far"):
-        world.root(name)
-    world.client("client", ["near", "far"])
-    world.run(0.5)
-    publish_everywhere(world, ["near", "far"], [1])
-    world.run(6.0)
-    world.publish("near", b"3", an=3, contiguous=False)
-    world.run(0.1)
+    world = after_a_pause_the_near_root_lost_a_packet()
     world.publish("far", b"3", an=3, contiguous=False)
     world.run(0.2)
     assert world.gaps("client") == [events.Gap(1, 2)]

@@ -14,6 +14,7 @@ from pipeline.archive.manifest import Archive, ArchiveError, DataFile, Job
 from pipeline.archive.parts import PartWriter, partition_of, read_rows
 from pipeline.archive.schema import checksum
 from pipeline.replay import iterate
+from tests.pipeline.dying import Died, dying_after
 
 NOON = 1_794_830_400
 
@@ -74,10 +75,6 @@ def on_disk(archive: Archive) -> set[str]:
     return {str(path.relative_to(archive.path)) for path in (archive.path / "packets").rglob("*.parquet")}
 
 
-class Died(BaseException):
-    """As sudden as SIGKILL: nothing catches it on the way."""
-
-
 STEPS = ["_sync", "rename", "_publish", "unlink"]
 
 
@@ -88,16 +85,7 @@ def test_a_commit_that_dies_is_whole_or_not_there(tmp_path, monkeypatch, step, a
     archive = Archive(tmp_path)
     first = write(archive, "a", 0, 5)
     replaced = frozenset(file.path for file in first.files)
-    left = [after]
-
-    def dying(real):
-        def call(*args, **options):
-            if left[0] == 0:
-                raise Died
-            left[0] -= 1
-            return real(*args, **options)
-
-        return call
+    dying = dying_after(after)
 
     with monkeypatch.context() as patch:
         owner = {"_sync": archive_module, "_publish": Archive}.get(step, Path)

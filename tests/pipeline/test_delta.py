@@ -23,7 +23,8 @@ from pipeline.cli import main
 from pipeline.ingest.text import ingest
 from pipeline.session import PipelineError
 from tests.pipeline.conftest import NOON
-from tests.pipeline.test_archive import Died, write
+from tests.pipeline.dying import Died, dying_after
+from tests.pipeline.test_archive import write
 from tests.pipeline.test_identity import DAY, LINES
 
 
@@ -115,16 +116,7 @@ def test_a_second_run_of_the_same_job_adds_nothing(archive, tmp_path):
 @pytest.mark.parametrize("step", ["_sync", "_publish", "delta", "marker"])
 @pytest.mark.parametrize("after", range(3))
 def test_a_commit_that_dies_leaves_logs_that_the_next_one_mends(archive, tmp_path, monkeypatch, step, after):
-    left = [after]
-
-    def dying(real):
-        def call(*args, **options):
-            if left[0] == 0:
-                raise Died
-            left[0] -= 1
-            return real(*args, **options)
-
-        return call
+    dying = dying_after(after)
 
     with monkeypatch.context() as patch:
         patch.setattr(archive_module.shutil, "rmtree", lambda *args, **options: None)

@@ -20,6 +20,7 @@ from pipeline.session import PipelineError
 from pipeline.sink import ROW_BITS, append, check_packet
 from pipeline.source import register
 from tests.pipeline.conftest import NOON
+from tests.pipeline.dying import Died
 from tests.pipeline.test_watch import course, in_order
 
 spark_test = [
@@ -65,10 +66,6 @@ def meeting() -> list:
         course("B2", 40, -73 + 1 / math.cos(math.radians(40)), 270, 480, 35_000, NOON + 7, 9),
         course("C3", 30, -90, 0, 400, 20_000, NOON + 3, 25),
     )
-
-
-class Died(BaseException):
-    """As sudden as SIGKILL."""
 
 
 @pytest.mark.parametrize("what", ["conflicts", "lost", "sectors"])
