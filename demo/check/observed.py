@@ -48,6 +48,8 @@ class ObservedMesh:
         self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every event."""
+        self.goal: str | None = None
+        """What the mesh should be good at."""
         self.air = Air(settings.speed)
         self.ledger = Ledger(now)
         self.cut_off: frozenset[str] = frozenset()
@@ -89,6 +91,9 @@ class ObservedMesh:
                 message["up"] = [
                     link | {"name": self._by_address.get(link["address"], link["address"])} for link in message["up"]
                 ]
+                moves = (message.get("goal") or {}).get("moves", 0)
+                if moves > (member.status.get("goal") or {}).get("moves", moves):
+                    self.note("info", member.name, "moved to a better parent, towards the goal")
                 member.rates = link_rates(member.status, message, now - member.status_at)
                 member.status, member.status_at = message, now
                 pause, began = message.get("pause", (0.0, 0.0))
