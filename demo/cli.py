@@ -68,6 +68,9 @@ def build_parser() -> argparse.ArgumentParser:
     mesh.add_argument(
         "--speed", type=float, default=defaults.speed, metavar="X", help="multiple of real speed (default %(default)g)"
     )
+    mesh.add_argument(
+        "--goal", metavar="GOAL", help='what the mesh should be good at, as "minimize average(path sum(link.latency))"'
+    )
     page = parser.add_argument_group("the page")
     page.add_argument("--port", type=int, default=0, help="port of the page (default: any free port)")
     run = parser.add_argument_group("without a page")
@@ -111,6 +114,7 @@ def _run(argv: Sequence[str]) -> int:
             copies=args.copies,
             speed=args.speed,
             log_packets=args.log_packets,
+            goal=args.goal,
         )
     except ValueError as error:
         raise DemoError(str(error)) from None

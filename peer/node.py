@@ -29,7 +29,6 @@ from peer.disputes import in_words as trouble_in_words
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
-from peer.goal_file import goal_path, keep_goal
 from peer.items import Content, QuerySwitched
 from peer.languages import language_named
 from peer.listeners import Listeners
@@ -96,6 +95,8 @@ class Peer:
             tree_degree=tree_degree,
             is_leaf=options.role is Role.LEAF or not options.capacity,
         )
+        self.goals = self._placement if isinstance(self._placement, GoalPlacement) else None
+        """What follows the stream's goals here; None with a placement that follows none."""
         if options.role is Role.ROOT:
             self._follow(self.owner)
         self.core = PeerCore(
@@ -341,15 +342,7 @@ class Peer:
 
     def goal(self) -> GoalStanding | None:
         """The stream's goal, and how this peer does; None if there is none, or if it follows no goals."""
-        if not isinstance(self._placement, GoalPlacement):
-            return None
-        return self._placement.standing(self.core.mesh.guidance.values(self.now()))
-
-    async def run_goal(self) -> None:
-        """Keep the newest goal where this peer keeps its state, if it has a folder for that."""
-        folder = self.options.state or self.options.numbers_folder()
-        if isinstance(self._placement, GoalPlacement) and folder is not None:
-            await keep_goal(self._placement, goal_path(folder, self.options.stream))
+        return self.goals.standing(self.core.mesh.guidance.values(self.now())) if self.goals is not None else None
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""
@@ -470,8 +463,8 @@ class Peer:
 
     def _follow(self, owner: bytes) -> None:
         """Goals of this owner count from now on."""
-        if isinstance(self._placement, GoalPlacement):
-            self._placement.follow(self.options.stream, owner)
+        if self.goals is not None:
+            self.goals.follow(self.options.stream, owner)
 
     def keep_envelopes(self, keep: Callable[[int, bytes], None]) -> RootKeys | None:
         """Call `keep` with every packet that is handed over, as it was signed. What proves whose signatures count."""

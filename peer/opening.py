@@ -19,6 +19,7 @@ from dcp.udp import UdpSocket
 from peer.directory import directory_options, grant_of
 from peer.errors import StreamUnavailable
 from peer.feeds.numbers import Numbers, numbers_of
+from peer.goal_file import goal_path, keep_goal
 from peer.listening import default_listen
 from peer.mesh.hostport import HostPort
 from peer.node import Peer
@@ -73,7 +74,9 @@ async def open_peer(
             nursery.start_soon(peer.run_statistics)
             nursery.start_soon(peer.run_numbers)
             nursery.start_soon(peer.run_policy)
-            nursery.start_soon(peer.run_goal)
+            folder = options.state or options.numbers_folder()
+            if peer.goals is not None and folder is not None:
+                nursery.start_soon(keep_goal, peer.goals, goal_path(folder, options.stream))
             check = owner_check(options, own_owner, directory)
             nursery.start_soon(peer.publications.run, directory, check.may_publish if check is not None else None)
             peer.start()

@@ -52,6 +52,8 @@ class ObservedMesh:
         """Called with every event."""
         self.takers: list[Callable[[str, Content], None]] = []
         """Called with every item that a client was handed."""
+        self.goal: str | None = None
+        """What the mesh should be good at."""
         self.air = Air(settings.speed)
         self.ledger = Ledger(now)
         self.cut_off: frozenset[str] = frozenset()
@@ -93,6 +95,9 @@ class ObservedMesh:
                 message["up"] = [
                     link | {"name": self._by_address.get(link["address"], link["address"])} for link in message["up"]
                 ]
+                moves = (message.get("goal") or {}).get("moves", 0)
+                if moves > (member.status.get("goal") or {}).get("moves", moves):
+                    self.note("info", member.name, "moved to a better parent, towards the goal")
                 member.rates = link_rates(member.status, message, now - member.status_at)
                 member.status, member.status_at = message, now
                 pause, began = message.get("pause", (0.0, 0.0))

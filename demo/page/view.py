@@ -14,6 +14,8 @@ from demo.run.presets import PRESETS
 from demo.run.settings import STREAM
 from demo.scenarios.scenario import built_in, load
 from dht.addresses import endpoint_text
+from peer.goals import parse_goal
+from peer.goals.units import shown
 
 NUMBERS_BACK = 16_000
 NUMBERS_EVERY = 50
@@ -61,6 +63,7 @@ def state(mesh: LocalMesh, since: int) -> tuple[dict[str, Any], int]:
         "side": sorted(mesh.side),
         "timeline": seconds,
         "numbers": numbers(mesh, 1),
+        "goal": goal(mesh),
     }
     return message, last
 
@@ -69,6 +72,25 @@ def numbers(mesh: LocalMesh, count: int) -> list[list[float]]:
     """When the last packets were due, as [AN, time]: what a packet itself does not say, and a map must know."""
     facts = mesh.truth.recent(count, before=time.monotonic())
     return [[fact.an, round(fact.due_at - mesh.began, 3)] for fact in facts]
+
+
+def goal(mesh: LocalMesh) -> dict[str, Any] | None:
+    """The goal, what it costs on average in seconds and bytes, and who breaks which constraint; None without one."""
+    if mesh.goal is None:
+        return None
+    said = {
+        member.name: member.status["goal"]
+        for member in mesh.members.values()
+        if member.role in ("router", "leaf") and member.runs and member.status.get("goal") is not None
+    }
+    costs = [each["cost"] for each in said.values() if each["cost"] is not None]
+    return {
+        "text": mesh.goal,
+        "cost": sum(costs) / len(costs) if costs else None,
+        "shown": shown(sum(costs) / len(costs), parse_goal(mesh.goal).cost.cost.dimension) if costs else "",
+        "moves": sum(each["moves"] for each in said.values()),
+        "broken": [[name, each["broken"]] for name, each in said.items() if each["broken"]],
+    }
 
 
 def _timeline(mesh: LocalMesh, since: int) -> tuple[list[list[Any]], int]:

@@ -166,6 +166,8 @@ class _Child:
             case "lie":
                 assert self._liar is not None
                 self._liar.lie(order["how"])
+            case "goal" if self._peer.goals is not None:
+                self._peer.goals.take_goal(bytes.fromhex(order["data"]))
             case "query":
                 self._peer.change_query(order["text"])
             case "pace":
@@ -279,6 +281,9 @@ class _Child:
             "children": len(now.children),
             "resilience": now.resilience,
         }
+        goal = self._peer.goal()
+        if goal is not None:
+            state["goal"] = {"cost": goal.cost, "moves": goal.moves, "broken": goal.broken or goal.problem}
         receiver = self._peer.internals().receiver
         if receiver is not None:
             state |= {

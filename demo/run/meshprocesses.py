@@ -17,8 +17,9 @@ from demo.run.feed import FeedPlan
 from demo.run.member import Member, State
 from demo.run.presets import query_of_client
 from demo.run.processes import PeerProcess
-from demo.run.settings import DemoSettings
+from demo.run.settings import STREAM, DemoSettings
 from dht import Identity
+from peer.goals.signed import sign_goal
 from xmlswitch import Query
 
 TICK = 0.1
@@ -58,12 +59,23 @@ class MeshProcesses(ObservedMesh):
         async with trio.open_nursery() as nursery:
             for number in range(1, size.roots + 1):
                 nursery.start_soon(self._launch_first, self._add(f"root-{number}", "root"))
+        if size.goal is not None:
+            self.set_goal(size.goal)
         async with trio.open_nursery() as nursery:
             for number in range(1, size.routers + 1):
                 nursery.start_soon(self._launch_first, self._add(f"router-{number}", "router"))
             for number in range(1, size.clients + 1):
                 client = self._add(f"client-{number}", "leaf", query=query_of_client(number))
                 nursery.start_soon(self._launch_first, client)
+
+    def set_goal(self, text: str) -> None:
+        """Sign it as the owner of the stream, and hand it to the roots; the others get it from their neighbours."""
+        data = sign_goal(text, STREAM, Identity.load(self._owner), int(time.time() * 1_000))
+        self.goal = text
+        self.note("info", "", f"goal: {text}")
+        for member in self.members.values():
+            if member.role == "root" and member.runs and member.process is not None:
+                member.process.channel.post({"do": "goal", "data": data.hex()})
 
     def _add(self, name: str, role: str, *, query: str | None = None, is_guest: bool = False) -> Member:
         spec: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from demo.run.feed import FeedPlan
+from peer.goals import parse_goal
 
 STREAM = "demo"
 MAX_PEERS = 120
@@ -25,7 +26,12 @@ class DemoSettings:
     log_packets: int = 65_536
     """History that every peer keeps for those who come back; with little of it a long absence costs packets."""
 
+    goal: str | None = None
+    """What the mesh should be good at (docs/optimizer.md); None: no goal."""
+
     def __post_init__(self) -> None:
+        if self.goal is not None:
+            parse_goal(self.goal)  # GoalError, a ValueError
         for name, least in (("roots", 1), ("routers", 0), ("clients", 1), ("dht_nodes", 1)):
             value = getattr(self, name)
             if not least <= value <= MAX_PEERS:

@@ -28,13 +28,19 @@ class CsvSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = [packet for line in lines if (packet := self._take(line)) is not None]
-        if len(self._rest) + len(self._row) > self._max:
-            # A quotation that never ends, or no line at all: what comes next can't be told apart from it.
-            self.errors["too_large"] += 1
-            self.is_broken = True
+        taken = (self._take(line) for line in lines if not self._is_too_long(line))
+        found = [packet for packet in taken if packet is not None]
+        self._is_too_long(self._rest)
+        if self.is_broken:
             self._rest = self._row = b""
         return found
+
+    def _is_too_long(self, line: bytes) -> bool:
+        """A quotation that never ends, or no line at all: what comes next can't be told apart from it."""
+        if not self.is_broken and len(self._row) + len(line) > self._max:
+            self.errors["too_large"] += 1
+            self.is_broken = True
+        return self.is_broken
 
     def finish(self) -> list[bytes]:
         found = self.feed(b"\n") if self._rest else []
@@ -45,9 +51,9 @@ class CsvSplitter:
 
     def _take(self, line: bytes) -> bytes | None:
         row = self._row + line
-        if self.is_broken or not row.strip():
+        if not row.strip():
             return None
-        if row.count(b'"') % 2 and len(row) < self._max:
+        if row.count(b'"') % 2:
             self._row = row + b"\n"
             return None
         self._row = b""

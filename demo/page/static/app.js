@@ -7,6 +7,7 @@ import { QueryPanel } from "./query.js";
 import { Controls } from "./controls.js";
 import { Log } from "./log.js";
 import { Totals } from "./totals.js";
+import { Goal } from "./goal.js";
 import { setUpTheme } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
@@ -57,7 +58,8 @@ const query = new QueryPanel(send);
 const controls = new Controls(send, state);
 const log = new Log($("timeline"), $("events"), $("caption"), meshNow);
 const totals = new Totals();
-const views = [mesh, air, log];
+const goal = new Goal();
+const views = [mesh, air, log, goal];
 setUpTheme(() => views.forEach((view) => view.restyle()));
 
 function select(name) {
@@ -101,6 +103,7 @@ const handlers = {
     if (state.selected && !state.peers.has(state.selected)) select(null);
     mesh.update(message.peers, state.side);
     totals.update(message.totals);
+    goal.update(message.goal, message.now);
     controls.update(message);
     log.add(message.timeline);
     log.verdict(message.verdict);
