@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := skymesh lazyclass asdi dcp xmlswitch dht peer pipeline demo bench tests
+SOURCES := skymesh asdi dcp xmlswitch dht peer pipeline demo bench tests
 
 # Tests of processes and sockets mostly wait: three workers keep two cores busy.
 WORKERS ?= 3

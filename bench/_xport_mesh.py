@@ -14,11 +14,12 @@ from typing import Any
 
 from bench._xport_paper import BANDWIDTH, SUPERFLUOUS, means, optimize
 from bench._xport_world import LATENCY, World, anneal
+from peer.mesh.lock import LOCK_SECONDS
 from peer.optimizer.benefits import weights
 from peer.optimizer.blending import LEAST_ODDS, blend
 from peer.optimizer.costs import MAX_HOPS, UNFED
 from peer.optimizer.layout import UNREACHED, Layout, Move
-from peer.optimizer.locks import LOCK_SECONDS, LockTable
+from peer.optimizer.locks import LockTable
 from peer.optimizer.proposing import Hysteresis, Offer, Proposed, Slot, Way, best_move
 from peer.optimizer.transformations import BUILT_IN
 

@@ -45,7 +45,7 @@ class _World:
 
 
 def peers(seeds: int = 3) -> list[dict[str, Any]]:
-    """Two roots and 20 peers up to 140 ms apart, n = 2, six slots each, five minutes: local decisions, no exchange."""
+    """Two roots and 20 peers up to 140 ms apart, n = 2, six slots each, five minutes: local decisions and exchanges."""
     found = []
     for seed in range(1, seeds + 1):
         guided = Guided(signed(LATENCY))

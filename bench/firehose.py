@@ -3,7 +3,8 @@
 Both ways: one sending process, one receiving process, the same payloads. The bare loop is `sendto` and `recvfrom`, one
 datagram a packet, no order, no repair; its rate is what its receiver got, and losses are reported. DCP delivers every
 packet, in order, and each is compared with what was sent. The two take turns, and medians are compared, because the
-machine has other things to do.
+machine has other things to do. Two peers, a root and a leaf, run the same with encrypted links and signed packets, and
+without both.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import trio
 
 import dcp
 from bench._processes import Result, run_pair
+from bench._protected import peer_receiver, peer_sender
 from bench.report import Report, Target, progress
 from dcp.links.link import SocketAddress
 from dcp.udp import BUFFER_BYTES
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    runs: dict[str, list[Result]] = {"bare": [], "dcp": [], "dcp one by one": []}
+    runs: dict[str, list[Result]] = {"bare": [], "dcp": [], "dcp one by one": [], "peers, bare": [], "peers": []}
     for repetition in range(args.repetitions):
         progress(f"speed: repetition {repetition + 1} of {args.repetitions}")
         options = {"packets": args.sample, "size": args.size}
@@ -55,19 +57,27 @@ def run(args: argparse.Namespace) -> Report:
         runs["bare"].append(received | {"loss": 1 - received["packets"] / sent["packets"], "sender": sent})
         runs["dcp"].append(_both(run_pair(dcp_sender, dcp_receiver, **options, batch=BATCH)))
         runs["dcp one by one"].append(_both(run_pair(dcp_sender, dcp_receiver, **options, batch=1)))
+        for kind, protects in (("peers, bare", False), ("peers", True)):
+            runs[kind].append(_both(run_pair(peer_sender, peer_receiver, **options, protects=protects)))
     progress(f"memory: {args.packets:,} packets")
     long = _both(run_pair(dcp_sender, dcp_receiver, packets=args.packets, size=args.size, batch=BATCH))
 
     rates = {kind: [run["packets"] / run["seconds"] for run in found] for kind, found in runs.items()}
     middle = {kind: statistics.median(found) for kind, found in rates.items()}
     ratio = middle["dcp"] / middle["bare"]
+    protected = middle["peers"] / middle["peers, bare"]
     data: dict[str, Any] = {
         "packet_bytes": args.size,
         "bare_packets_per_second": round(middle["bare"]),
         "bare_loss": round(statistics.median(run["loss"] for run in runs["bare"]), 4),
         "dcp_packets_per_second": round(middle["dcp"]),
         "dcp_one_by_one_packets_per_second": round(middle["dcp one by one"]),
-        "delivered_in_order": all(run["complete"] for run in (*runs["dcp"], *runs["dcp one by one"], long)),
+        "delivered_in_order": all(
+            run["complete"] for kind, found in runs.items() if kind != "bare" for run in (*found, long)
+        ),
+        "peers_packets_per_second": round(middle["peers"]),
+        "peers_without_protection_packets_per_second": round(middle["peers, bare"]),
+        "ratio_to_without_protection": round(protected, 3),
         "ratio_to_bare": round(ratio, 3),
         "ratio_to_bare_one_by_one": round(middle["dcp one by one"] / middle["bare"], 3),
         "rows": [
@@ -122,6 +132,9 @@ def run(args: argparse.Namespace) -> Report:
         targets=[
             Target("everything in order", data["delivered_in_order"], "every payload compared with the one sent"),
             Target("ratio to bare >= 1.0", ratio >= 1.0, f"{ratio:.2f}"),
+            Target(
+                "peers with encryption and signatures to peers without >= 0.6", protected >= 0.6, f"{protected:.2f}"
+            ),
             Target(
                 "memory is flat",
                 growth <= FLAT_BYTES and late_growth <= FLAT_BYTES // 4,

@@ -13,6 +13,7 @@ from collections import deque
 
 from dcp.claims import Packets
 from dcp.config import Config
+from dcp.confirming import ConfirmedHandover
 from dcp.handover import Handover
 from dcp.log import Log
 from dcp.profile import ARRIVAL, Profile
@@ -91,4 +92,6 @@ def handover_of(profile: Profile, config: Config, *, deliver: bool, log: Log | N
         if log is not None:
             raise ValueError("order=arrival is for clients: a router's children get packets in order")
         return ArrivalHandover(limit, max_bytes=max_bytes, max_early=config.max_buffer_packets)
+    if profile.confirms:
+        return ConfirmedHandover(limit, deliver=deliver, log=log, max_bytes=max_bytes)
     return Handover(limit, deliver=deliver, log=log, max_bytes=max_bytes, keeps_newest=not profile.asks_again)

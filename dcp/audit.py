@@ -59,8 +59,8 @@ class Audit:
         """Of the query in force; None while there is nothing to compare."""
         self.previous: list[Book] = []
         """Of queries before it, the oldest first."""
-        self.settled: int | None = None
-        """How far our parents have spoken about everything, and agree. None: one of them does not say."""
+        self.settled = 0
+        """How far our parents have spoken about everything, and agree."""
         self.index_requests = 0
         self.fetched = 0
         self._forgotten = 0  # in books that are closed
@@ -100,7 +100,7 @@ class Audit:
         """The stream begins, perhaps again: nothing that was said before counts."""
         self._close(self.book, *self.previous)
         self.book = None
-        self.settled = None
+        self.settled = 0
 
     def switch(self, epoch: int, position: int | None, query: bytes, now: float) -> None:
         """Another query is in force after `position`. `query` is the one before."""
@@ -238,7 +238,8 @@ class Audit:
         """Rule L7: up to where each parent that counts has spoken about everything, and is itself settled.
 
         One parent's word alone settles nothing while others may come: a router that was frozen hears a liar first, and
-        its children would hold against it what it had no chance to compare.
+        its children would hold against it what it had no chance to compare. Nor is anything settled by one that says
+        nothing about it, as an earlier version does: what was settled before still is.
         """
         book = self.book
         words = [position]
@@ -248,19 +249,15 @@ class Audit:
                 continue
             if book is not None and not self._reach.counts(parent, book.epoch, now):
                 continue
-            if parent.settled is None:
-                self.settled = None
-                return
-            words.append(parent.settled)
+            words.append(parent.settled or 0)
             if book is not None and link in book.accounts:
                 speaking += 1
                 words.append(book.accounts[link].spoken_until)
         if book is not None and speaking < 2:
-            self.settled = self.settled or 0
             return
         for previous in self.previous:
             words += [account.spoken_until for account in previous.accounts.values()]
-        self.settled = max(self.settled or 0, min(words))
+        self.settled = max(self.settled, min(words))
 
     def _is_settled(self, book: Book, now: float) -> bool:
         """Whether nothing is open about a query that is over, and was not for as long as a correction may take."""

@@ -14,13 +14,14 @@ How claims reach it is `links.downlink`. The transitions of a child have names, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dcp import handshake
 from dcp.admission import Bucket
 from dcp.config import Config
 from dcp.cursor import Cursor
 from dcp.log import Interest, Log
 from dcp.query_parts import Collected
-from lazyclass import dataclass
 
 EPOCHS = 16
 # How long after a change of its query a child may ask about what it passed under the one before, and how many such
@@ -58,6 +59,8 @@ class Child:
         self.epoch = request.epoch
         self.waiting = True
         """Accepted by the owner but not yet by the log: our own query does not cover the child's so far."""
+        self.is_restricted = False
+        """Packets that are withheld are outside its queries: it has no right to them, or did not ask for them."""
         self.interest: Interest | None = None
         self.pending: PendingQuery | None = None
         self.collected: Collected | None = None

@@ -7,9 +7,9 @@ All times are seconds, all sizes bytes.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from dcp.wire import DEFAULT_DATAGRAM_BYTES, LOOPBACK_DATAGRAM_BYTES
-from lazyclass import dataclass
 
 MAX_LATERAL_EVERY = 16
 MAX_LATERAL_SIBLINGS = 4

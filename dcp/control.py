@@ -181,8 +181,8 @@ class KeepAlive(NamedTuple):
     """A claim: nothing matches in (previous, highest]. Without `claim`, only where the sender stands.
 
     With `start`, `previous` is where it proposes to begin: for a child that was there before the stream's first packet.
-    `settled` is how far the sender's own parents agree (a root: its head); None: it does not know, or is of an earlier
-    version, which knows neither this nor the index.
+    `settled` is how far the sender's own parents agree (a root: its head); None: it is of an earlier version, which
+    knows neither this nor the index.
     """
 
     times: Times

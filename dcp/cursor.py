@@ -110,6 +110,12 @@ class Cursor:
         prev = self.prev
         if interest.slot is None:
             packets = self._next_of_all(log, end, room, max_packets)
+            while packets and log.hides_any(interest):
+                kept = [packet for packet in packets if not log.hides(interest, packet[0])]
+                if kept:
+                    packets = kept
+                    break
+                packets = self._next_of_all(log, end, room, max_packets)
         else:
             packets, paused_at = self._next_wanted(log, interest, end, room, max_packets)
             if paused_at is not None and not packets:
@@ -183,7 +189,9 @@ class Cursor:
             an = ans[index]
             if an > end:
                 break
-            if index < since and an > self.position:
+            if log.hides(interest, an):
+                wanted: bool | None = False
+            elif index < since and an > self.position:
                 wanted = log.known_answer(interest, base + index)
                 if wanted is None:
                     if not log.history.is_open:

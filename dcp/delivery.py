@@ -38,6 +38,11 @@ class DeliveredStream:
         return self.handover.has_events
 
     @property
+    def is_drained(self) -> bool:
+        """Whether the application has been handed everything up to the position."""
+        return self.handover.is_drained
+
+    @property
     def backlog(self) -> float:
         """How full the application's queue is: 1 and more when it holds all it may."""
         return self.handover.backlog

@@ -15,12 +15,11 @@ is never read as one of a later epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dcp.config import Config
 from dcp.parent import Parent
 from dcp.queries import QueryPolicy
-from lazyclass import dataclass
 
 # With it a request fits into a datagram that no network cuts up.
 MAX_OPENING_QUERY = 1_000

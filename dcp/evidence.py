@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dcp.ledger import MAX_ANS, Ledger
 from dcp.stretches import MAX_STRETCHES, Stretches
-from lazyclass import dataclass
 
 # More at once, from one parent, are not kept: it has been accused, or asked, often enough.
 MAX_ACCUSED = 1_024

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 from typing import Any, NamedTuple
 
@@ -42,7 +42,6 @@ from dcp.links.address import SocketAddress, is_connection, is_loopback, to_grou
 from dcp.links.downlink import Downlink
 from dcp.links.fragments import FragmentQueue
 from dcp.links.keep_alives import current_keep_alive
-from lazyclass import dataclass
 
 MIN_MEMBERS = 3
 MAX_GROUPS = 16
@@ -75,6 +74,8 @@ class Kind(NamedTuple):
     lan: str
     is_encrypted: bool = False
     """Their links are: then so is the group."""
+    is_restricted: bool = False
+    """What is withheld is not for them."""
 
 
 @dataclass(slots=True)
@@ -281,7 +282,8 @@ class Groups:
             group.made_at = now  # those that have just been asked have time to hear it
 
     def _kind_of(self, link: Downlink) -> Kind:
-        return Kind(link.child.query, link.child.epoch, lan_of(link.address, self._config), link.is_encrypted)
+        child, lan = link.child, lan_of(link.address, self._config)
+        return Kind(child.query, child.epoch, lan, link.is_encrypted, child.is_restricted)
 
     def _is_eligible(self, link: Downlink) -> bool:
         child = link.child

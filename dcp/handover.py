@@ -105,6 +105,11 @@ class Handover:
         if self._log is not None:
             self._log.advance(position, query)
 
+    def settle(self, until: int) -> None:
+        """Up to here all parents agree (rule L7)."""
+        if self._log is not None:
+            self._log.settled = until
+
     def put_gap(self, after: int, until: int) -> None:
         self._add(events.Gap(after, until))
         if self._log is not None:
@@ -163,6 +168,11 @@ class Handover:
         return len(self._items) > 0 or self._behind_from is not None
 
     @property
+    def is_drained(self) -> bool:
+        """Whether the application has everything, also what it may not take yet (`confirming`)."""
+        return not self.has_events
+
+    @property
     def backlog(self) -> float:
         """How full the application's queue is: 1 and more when it holds all it may."""
         if self._behind_from is not None:
@@ -191,7 +201,7 @@ class Handover:
             return taken
         pop = items.popleft
         taken = [pop() for _ in range(most)]
-        self.bytes -= _bytes_of(taken)
+        self.bytes -= bytes_of(taken)
         return taken
 
     def _refill(self, behind_from: int, position: int) -> None:
@@ -201,7 +211,7 @@ class Handover:
         for item in items:
             self._take_switches(item.after if isinstance(item, events.Gap) else item[0] - 1)
             self._items.append(item)
-        self.bytes += _bytes_of(items)
+        self.bytes += bytes_of(items)
         self._take_switches(reached)
         self._behind_from = None if reached >= position else reached
 
@@ -210,6 +220,6 @@ class Handover:
             self._items.append(self._switches.popleft())
 
 
-def _bytes_of(items: Sequence[Any]) -> int:
+def bytes_of(items: Sequence[Any]) -> int:
     """Of the packets among them; Any, since mypy does not tell a bare tuple from a named one."""
     return sum([len(item[1]) for item in items if type(item) is tuple or type(item) is events.Omitted])

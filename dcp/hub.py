@@ -280,13 +280,13 @@ class Hub:
 
     # --- children ----------------------------------------------------------------------------------------------------
 
-    def accept(self, stream: str, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
+    def accept(
+        self, stream: str, ticket: int, reply: bytes = b"", *, now: float, is_restricted: bool = False
+    ) -> int | None:
         """Answer an `OpeningReceived`: take the child. None when it is too late, for the ticket or the stream."""
         sender = self.senders.get(stream)
-        if sender is None:
-            return None
-        link_id = sender.accept(ticket, reply, now=now)
-        if link_id is not None:
+        link_id = sender.accept(ticket, reply, now=now, is_restricted=is_restricted) if sender is not None else None
+        if sender is not None and link_id is not None:
             self._downlinks[link_id] = (sender, sender.links[link_id])
         return link_id
 

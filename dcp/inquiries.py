@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dcp import events, handshake, wire
 from dcp.errors import MalformedDatagram
 from dcp.links.link import SocketAddress
 from dcp.links.ways import Ways
-from lazyclass import dataclass
 
 MAX_INQUIRIES = 1_024
 MAX_INQUIRY_BYTES = 1_200

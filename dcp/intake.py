@@ -23,6 +23,7 @@ from dcp.epochs import QueryChange
 from dcp.evidence import Book
 from dcp.handover import Handover
 from dcp.kinds import StreamKind
+from dcp.lateness import Lateness
 from dcp.parent import Parent
 from dcp.reach import Reach
 from dcp.serial import QUARTER
@@ -93,9 +94,8 @@ class Intake:
         self._recovered = recovered
         self._acceptance = acceptance
         self._owner = owner
-        self.packets = 0
-        self.bytes = 0
-        self.duplicates = 0
+        self._lateness = Lateness()
+        self.packets = self.bytes = self.duplicates = 0
         self.refused = 0
         """Copies that the owner did not accept."""
         self.overrun = self.recovered = self.gaps = self.too_wide = self.beyond_reach = 0
@@ -259,7 +259,7 @@ class Intake:
                 prev = self._keep(self.audit.book, claim, now)
         if until <= position:
             if packets:
-                self._old(parent, len(packets), now)
+                self._old(parent, packets, now)
             return
         if prev > position:
             self.buffer.add(epoch, prev, until, packets)
@@ -306,7 +306,7 @@ class Intake:
             size = sum([len(payload) for _, payload in packets])
             self.bytes += size
             if parent is not None:
-                parent.first_copies += len(packets)
+                self._lateness.first(parent, packets, now)
             self.handover.put(packets, size, query)
             self._last = packets[-1][0]
             if self.audit.book is not None:
@@ -322,10 +322,10 @@ class Intake:
                 return
             self._apply(*found, None, now)
 
-    def _old(self, parent: Parent, packets: int, now: float) -> None:
+    def _old(self, parent: Parent, packets: Packets, now: float) -> None:
         """Copies that another parent had brought before."""
-        parent.duplicates += packets
-        self.duplicates += packets
+        self._lateness.again(parent, packets, now)
+        self.duplicates += len(packets)
         parent.old_in_a_row += 1
         if parent.old_in_a_row >= 8 and now >= parent.squelch_at:
             parent.squelch_at = now + max(parent.link.rtt.smoothed, 0.05)

@@ -16,6 +16,7 @@ import hashlib
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
@@ -24,7 +25,6 @@ from dcp.config import MAX_LATERAL_EVERY, Config
 from dcp.control import ControlType
 from dcp.errors import MalformedDatagram
 from dcp.links.address import SocketAddress, is_same
-from lazyclass import dataclass
 
 MAX_SIBLINGS: Final = 4
 MAX_COVERED_BYTES: Final = 1_300

@@ -14,8 +14,9 @@ evicted, so that a link can keep its place.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate, islice, repeat
 from operator import add
 from typing import Final
@@ -25,7 +26,6 @@ from dcp.events import Gap
 from dcp.guard import fault
 from dcp.history import Answers, HistorySlice
 from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
-from lazyclass import dataclass
 
 HOLE: Final = None
 # Remembered answers of `covers`, and the bytes of the queries in them: children's queries come from the network.
@@ -45,12 +45,14 @@ class Segment:
 class Interest:
     """One child's query in one epoch."""
 
-    __slots__ = ("answers", "bit", "query", "since", "slot")
+    __slots__ = ("answers", "bit", "is_restricted", "query", "since", "slot")
 
-    def __init__(self, query: bytes, slot: int | None, since: int) -> None:
+    def __init__(self, query: bytes, slot: int | None, since: int, *, is_restricted: bool = False) -> None:
         self.query = query
+        self.is_restricted = is_restricted
+        """Packets that are withheld are outside it, whatever its query says."""
         self.slot = slot
-        """None: wants everything, and costs nothing."""
+        """None: wants everything, and costs nothing; or everything that is not withheld, which costs little."""
         self.bit = 0 if slot is None else 1 << slot
         self.since = since
         """Masks of packets from this ordinal on know about the slot."""
@@ -79,10 +81,13 @@ class Log:
         self._first = 0  # index of the oldest packet that is still held
         self._base = 0  # ordinal of index 0
         self._slots: dict[int, Interest] = {}
+        self.withholds: Callable[[bytes], bool] | None = None
+        """The owner's: whether a packet must not reach restricted children. None: there are no such packets here."""
+        self._withheld: set[int] = set()
         self._covers: dict[tuple[bytes, bytes], bool] = {}
         self._covers_bytes = 0
-        self.settled: int | None = None
-        """A router's: how far its own parents agree about what is here (rule L7); None: it does not know."""
+        self.settled = 0
+        """A router's: how far its own parents agree about what is here (rule L7)."""
         self.is_final = True
         """It is a root's: all of it is settled."""
         self.history = HistorySlice()
@@ -99,6 +104,7 @@ class Log:
         self._masks.clear()
         self._weights = [0]
         self._segments.clear()
+        self._withheld.clear()
         self.bytes = 0
         self.low = self.head = position
         self.started = True
@@ -106,6 +112,8 @@ class Log:
     def append(self, an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
         """In (head, an] only `an` matched `query`, and this is it."""
         mask = self._route(payload) if self._slots else ALL_SLOTS  # before the log is touched: all or nothing
+        if self.withholds is not None and self._must_withhold(payload):
+            self._withheld.add(an)
         self._ans.append(an)
         self._payloads.append(payload)
         self._masks.append(mask)
@@ -127,6 +135,8 @@ class Log:
             raise ValueError(f"{len(ans)} numbers for {len(payloads)} packets")
         sizes = list(map(len, payloads))
         masks = self._route_many(payloads) if self._slots else [ALL_SLOTS] * len(payloads)
+        if self.withholds is not None:
+            self._withheld.update(an for an, payload in zip(ans, payloads, strict=True) if self._must_withhold(payload))
         self._ans += ans
         self._payloads += payloads
         self._masks += masks
@@ -152,6 +162,14 @@ class Log:
             fault("route", error)
             return ALL_SLOTS
 
+    def _must_withhold(self, payload: bytes) -> bool:
+        """When its owner fails to say, it is withheld: here too little is better than too much."""
+        try:
+            return self.withholds is not None and self.withholds(payload)
+        except Exception as error:
+            fault("withhold", error)
+            return True
+
     def insert(self, an: int, payload: bytes) -> int | None:
         """Put a packet in its place that was passed over (rule L8); its ordinal, or None where nothing may be put.
 
@@ -163,6 +181,8 @@ class Log:
         if self._segments[bisect_left(self._segments, an, key=lambda s: s.end)].query is HOLE:
             return None
         mask = self._route(payload) if self._slots else ALL_SLOTS
+        if self.withholds is not None and self._must_withhold(payload):
+            self._withheld.add(an)
         weight = len(payload) + ENTRY.size
         self._ans.insert(index, an)
         self._payloads.insert(index, payload)
@@ -218,6 +238,8 @@ class Log:
         gone = first - self._first
         if gone:
             self.bytes -= self._bytes_between(self._first, first)
+            if self._withheld:
+                self._withheld.difference_update(self._ans[self._first : first])
             self._payloads[self._first : first] = [b""] * gone
             self.evicted += gone
         self._first = first
@@ -270,7 +292,16 @@ class Log:
     def payload_at(self, ordinal: int) -> bytes:
         return self._payloads[ordinal - self._base]
 
+    def hides(self, interest: Interest, an: int) -> bool:
+        """Whether a packet is withheld from a child."""
+        return interest.is_restricted and an in self._withheld
+
+    def hides_any(self, interest: Interest) -> bool:
+        return interest.is_restricted and bool(self._withheld)
+
     def wanted(self, interest: Interest, ordinal: int) -> bool:
+        if self.hides(interest, self._ans[ordinal - self._base]):
+            return False
         if interest.slot is None:
             return True
         if ordinal >= interest.since:
@@ -322,6 +353,8 @@ class Log:
                     break
                 if self.wanted(interest, ordinal):
                     found.append(ans[index])
+        if self.hides_any(interest):
+            found = [an for an in found if an not in self._withheld]
         if len(found) > most:
             found = found[:most]
             end = found[-1]
@@ -419,9 +452,9 @@ class Log:
 
     # --- interests ----------------------------------------------------------------------------------------------------
 
-    def open_interest(self, query: bytes) -> Interest:
+    def open_interest(self, query: bytes, *, is_restricted: bool = False) -> Interest:
         if query == EVERYTHING:
-            return Interest(query, None, 0)
+            return Interest(query, None, 0, is_restricted=is_restricted)
         slot = 0
         while slot in self._slots:
             slot += 1
@@ -432,7 +465,7 @@ class Log:
                 self.policy.close_slot(slot)
             raise
         # Bits that a former owner of the slot left in older masks are never read: they lie before `since`.
-        interest = self._slots[slot] = Interest(query, slot, self.next_ordinal)
+        interest = self._slots[slot] = Interest(query, slot, self.next_ordinal, is_restricted=is_restricted)
         return interest
 
     def close_interest(self, interest: Interest) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,7 +34,6 @@ from dcp.lateral import Repairer, Siblings
 from dcp.links.address import SocketAddress, to_group
 from dcp.links.uplink import Uplink
 from dcp.receiver import Receiver
-from lazyclass import dataclass
 
 MAX_MEMBERSHIPS = 16
 HEARD_INTERVAL = 0.3

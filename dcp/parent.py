@@ -94,6 +94,8 @@ class Parent:
         """What checking its copies may still cost, once one was refused (`acceptance`)."""
         self.disputed = 0
         self.omitted = 0
+        self.lateness: float | None = None
+        """Seconds by which its copies come after the first ones, smoothed."""
         self.brought = 0
         self.packets_before: int | None = None
         """Packets that the receiver had when the first copy came from here."""
@@ -132,6 +134,10 @@ class Parent:
             return self.hole[1]
         return None
 
+    def came_late(self, seconds: float) -> None:
+        """A copy from here came so long after the first one."""
+        self.lateness = seconds if self.lateness is None else self.lateness + (seconds - self.lateness) / 8
+
     def count(self, packets: int, asked_for: int, had: int) -> None:
         """Packets came from here, `asked_for` of them in answer to a NACK, when the receiver had `had` packets."""
         if self.packets_before is None:
@@ -154,4 +160,5 @@ class Parent:
             brought=self.brought,
             expected=packets - self.packets_before if self.packets_before is not None else 0,
             behind=max(0, position - (self.highest or 0)) if self.up else 0,
+            lateness=self.lateness,
         )

@@ -64,7 +64,7 @@ class QueryService:
     def open_interest(self, link: Downlink, query: bytes) -> Interest | None:
         """None when the policy can't evaluate the query after all: then the link is closed."""
         try:
-            return self._log.open_interest(query)
+            return self._log.open_interest(query, is_restricted=link.child.is_restricted)
         except Exception as error:
             fault("query", error)
             self._close(link.id, Reason.MODE_MISMATCH, b"this query can't be evaluated")
@@ -173,7 +173,7 @@ class QueryService:
             self.refused += 1
         elif self.why_not(query) is None:
             try:
-                child.recall(epoch, self._log.open_interest(query))
+                child.recall(epoch, self._log.open_interest(query, is_restricted=child.is_restricted))
             except Exception as error:
                 fault("query", error)
 

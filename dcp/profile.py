@@ -9,7 +9,8 @@
 
 A `deadline` gives a packet up so many seconds after the first sign of its loss; `loss_budget` is the share of packets
 that may be given up so, and lets the controller (`steer`) spend only the bytes that this needs. `order="arrival"` hands
-packets over as they come. Whatever is given up is a `Gap`, always.
+packets over as they come. Whatever is given up is a `Gap`, always. `confirm="all"` hands a packet over only when all
+parents agree about everything up to it (`confirming`).
 
 Wishes that contradict each other are a ValueError here, with one sentence, before anything is opened (rule T15).
 """
@@ -17,9 +18,8 @@ Wishes that contradict each other are a ValueError here, with one sentence, befo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
-
-from lazyclass import dataclass
 
 RELIABLE: Final = "reliable"
 LATENCY: Final = "latency"
@@ -30,6 +30,9 @@ PROFILES: Final = (RELIABLE, LATENCY, BANDWIDTH, NEWEST)
 SEQUENCE: Final = "sequence"
 ARRIVAL: Final = "arrival"
 ORDERS: Final = (SEQUENCE, ARRIVAL)
+CONFIRM_FIRST: Final = "first"
+CONFIRM_ALL: Final = "all"
+CONFIRMS: Final = (CONFIRM_FIRST, CONFIRM_ALL)
 
 # Bytes for protection, as a share of the bytes of the stream.
 BUDGETS: Final = {RELIABLE: 0.4, LATENCY: 1.0, BANDWIDTH: 0.0, NEWEST: 0.0}
@@ -52,6 +55,8 @@ class Profile:
     loss_budget: float | None = None
     """The share of packets that may be given up for the deadline; None: as few as the bytes allow."""
     order: str = SEQUENCE
+    confirms: bool = False
+    """Hand over only what all parents agree about."""
     adapts: bool = False
     """Whether a controller chooses the protection of each link (`steer`)."""
 
@@ -75,6 +80,7 @@ def profile_of(
     deadline: float | None = None,
     loss_budget: float | None = None,
     order: str = SEQUENCE,
+    confirm: str = CONFIRM_FIRST,
     is_client: bool = True,
 ) -> Profile:
     """The profile that these wishes add up to. `is_client`: no other peer depends on what is received here."""
@@ -82,6 +88,10 @@ def profile_of(
         raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {name!r}")
     if order not in ORDERS:
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    if confirm not in CONFIRMS:
+        raise ValueError(f"confirm must be one of {', '.join(CONFIRMS)}, got {confirm!r}")
+    if confirm == CONFIRM_ALL and (deadline is not None or name == NEWEST or order == ARRIVAL):
+        raise ValueError("confirm=all waits until all parents agree: leave out deadline, profile=newest, order=arrival")
     if deadline is not None:
         _check_deadline(deadline)
         if name == NEWEST:
@@ -99,7 +109,8 @@ def profile_of(
         _check_router(name, deadline, order)
     chosen = name or (LATENCY if deadline is not None else RELIABLE)
     seconds = 0.0 if name == NEWEST else deadline
-    return Profile(chosen, BUDGETS[chosen], seconds, loss_budget, order, adapts=name != NEWEST)
+    confirms = confirm == CONFIRM_ALL
+    return Profile(chosen, BUDGETS[chosen], seconds, loss_budget, order, confirms, adapts=name != NEWEST)
 
 
 def _check_deadline(deadline: float) -> None:

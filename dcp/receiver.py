@@ -120,7 +120,7 @@ class Receiver(DeliveredStream):
         self._losses = LossWatch(config, carriage.timing, self._uplinks.fastest_rtt)
         reach = Reach(config, self.parents, slack=kind.reach_slack, authority=authority)
         self._verdicts = Verdicts(stream, config, self.parents, reach, authority=authority, emit=emit)
-        self._audit = Audit(
+        self.audit = Audit(
             config,
             self.parents,
             reach,
@@ -138,7 +138,7 @@ class Receiver(DeliveredStream):
             recovered=self._losses.recovered,
             acceptance=Acceptance(accepts) if accepts is not None else None,
             reach=reach,
-            audit=self._audit,
+            audit=self.audit,
             owner=self,
         )
         self._gaps = GapWatch(config, self._intake)
@@ -228,7 +228,7 @@ class Receiver(DeliveredStream):
         """Open a link to one more sender. Nothing is lost or repeated, whenever this is called."""
         link = self._uplinks.add(address, hello, now)
         self._placing.begin_where_asked(now)
-        self._audit.parents_changed(self.epoch, self.position)
+        self.audit.parents_changed(self.epoch, self.position)
         self._dialing.send_request(link, now)
         return link.id
 
@@ -266,7 +266,7 @@ class Receiver(DeliveredStream):
             self._ack_at = now + self._config.ack_interval
         self._placing.accepted(link, accept, now)
         self.mending.accepted(link, accept.status, now)
-        self._audit.parents_changed(self.epoch, self.position)
+        self.audit.parents_changed(self.epoch, self.position)
         self._switching.step(now)
 
     # --- what the intake tells ----------------------------------------------------------------------------------------
@@ -419,10 +419,9 @@ class Receiver(DeliveredStream):
         """Compare what parents said, ask for what they did not say, and see whether anybody speaks at all."""
         position = self.position
         assert position is not None
-        self._audit.look(position, self._replies, now)
+        self.audit.look(position, self._replies, now)
         self._incoming.forget_late()
-        if self._log is not None:
-            self._log.settled = self._audit.settled
+        self.handover.settle(self.audit.settled)
         claimed = max(self._intake.claimed, position)
         starved = self._starvation.look(claimed, self.parents.values(), has_room=not self.has_closed_window, now=now)
         if starved is not None:
@@ -488,9 +487,9 @@ class Receiver(DeliveredStream):
             too_wide=intake.too_wide,
             omitted=intake.omitted,
             starved=self._starvation.episodes,
-            index_requests=self._audit.index_requests,
-            fetched=self._audit.fetched,
-            unchecked=self._audit.unchecked,
+            index_requests=self.audit.index_requests,
+            fetched=self.audit.fetched,
+            unchecked=self.audit.unchecked,
             restarts=self._placing.restarts,
             unsent=self._uplinks.unsent,
             reorder_window=self._losses.delay(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 
 from dcp.control import Reason
 from dcp.links.link import SocketAddress
-from lazyclass import dataclass
 
 FIRST_DELAY = 0.2
 MAX_DELAY = 5.0

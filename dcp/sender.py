@@ -93,10 +93,11 @@ class Sender(PublishedStream):
         """An opening whose cookie was right. Idempotent: the same nonce is the same link."""
         self._answering.receive_request(request, address, children=len(self.links), now=now)
 
-    def accept(self, ticket: int, reply: bytes = b"", *, now: float) -> int | None:
+    def accept(self, ticket: int, reply: bytes = b"", *, now: float, is_restricted: bool = False) -> int | None:
         """Take the child: its link id, or None when the ticket has run out, or its query is refused.
 
-        Only now is the query parsed: a join that the owner refuses costs no parse.
+        Only now is the query parsed: a join that the owner refuses costs no parse. A restricted child gets nothing that
+        the log withholds.
         """
         taken = self._answering.tickets.take(ticket)
         if taken is None:
@@ -110,6 +111,7 @@ class Sender(PublishedStream):
         except MalformedDatagram as error:
             self._answering.refuse(request, taken.address, Reason.ENCRYPTION, str(error).encode())
             return None
+        link.child.is_restricted = is_restricted
         self.links[link.id] = link
         self.children[link.id] = link.child
         self._queries.revision += 1
@@ -421,6 +423,11 @@ class Sender(PublishedStream):
         return True
 
     # --- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def bytes_sent(self) -> int:
+        """Of packets, to all children that ever were."""
+        return self._past[1] + sum(link.counts()[1] for link in self.links.values())
 
     def statistics(self, now: float) -> SenderStatistics:
         log = self.log

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dcp.links.link import SocketAddress
-from lazyclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ class UplinkStatistics:
     """Packets that the receiver got, from anybody, since the first one from this parent."""
     behind: int
     """ANs between our position and the highest that it has reported; 0 when it is level or ahead."""
+    lateness: float | None = None
+    """Seconds by which its copies come after the first ones, smoothed; None: no copy was watched yet."""
 
     @property
     def loss(self) -> float | None:

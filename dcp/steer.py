@@ -17,10 +17,10 @@ takes the choice that loses least within the bytes.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dcp.profile import ARRIVAL, LATENCY, Profile
-from lazyclass import dataclass
 
 NO_LOSS: Final = "no loss measured"
 INTERVAL: Final = 1.0

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dcp.audit import Audit
 from dcp.parent import Parent
 from dcp.reach import Reach
+from dcp.serial import MAX_POSITION
 
 # How long something may be missing, and a hole may wait for parents that say nothing, before one word suffices.
 HELD_UP = 0.05
@@ -42,7 +43,9 @@ class Tail:
     ) -> tuple[int, bool, int]:
         """How far the position may go, whether that is the word of one parent only, and the end of a hole here.
 
-        `stuck_since`: when the position last rose.
+        A hole that no data follows ends no later than the head of a parent that counts and has none there, or two
+        liars could carry us ahead of the stream, one with a hole and one with emptiness. `stuck_since`: when the
+        position last rose.
         """
         book = self._audit.book
         if book is None:
@@ -50,6 +53,7 @@ class Tail:
         tails: list[int] = []
         counted: list[int] = []
         hole_end = position
+        least_head = MAX_POSITION
         for link, parent in self._parents.items():
             if not parent.up or parent.is_convicted:
                 continue
@@ -63,10 +67,11 @@ class Tail:
                 hole_end = max(hole_end, hole)
             elif self._reach.counts(parent, epoch, now):
                 counted.append(tail)
+                least_head = min(least_head, parent.head)
         until = min(counted, default=position)
         if (head := self._reach.signed_head()) is not None:
             # The slack of reach is for packets, which came. Emptiness can wait for the owner's next word.
             until = min(until, max(position, head))
         if until > position or not (is_held_up() or (hole_end > position and now - stuck_since > HELD_UP)):
             return until, False, hole_end
-        return max(tails, default=position), True, hole_end
+        return max(tails, default=position), True, max(position, min(hole_end, least_head))

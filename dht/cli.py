@@ -127,30 +127,20 @@ def _add_network_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _keygen(args: argparse.Namespace) -> int:
-    from dht.identity import Identity
+    from dht.issuing import key_in_words, new_key
 
-    identity = Identity.generate()
-    try:
-        identity.save(args.file.expanduser())
-    except FileExistsError:
-        raise DhtError(f"{args.file} already exists; a key is never overwritten") from None
-    if args.json:
-        print(json.dumps({"file": str(args.file), "peer_id": identity.fingerprint}))
-    else:
-        print(f"peer id (and fingerprint of the streams it owns): {identity.fingerprint}")
+    identity = new_key(args.file.expanduser())
+    shown = json.dumps({"file": str(args.file), "peer_id": identity.fingerprint}) if args.json else None
+    print(shown or key_in_words(identity))
     return 0
 
 
 def _grant(args: argparse.Namespace) -> int:
-    from dht.identity import Identity, parse_id_text
-    from dht.streams import Grant
+    from dht.identity import Identity
+    from dht.issuing import root_grant
 
-    if not 0 < args.days <= 3650:
-        raise ValueError("--days must be above 0 and at most 3650")
     owner = Identity.load(args.owner.expanduser())
-    expires_at = int(time.time() + args.days * 86400)
-    peer_id = parse_id_text(args.peer)
-    print(Grant.issue(owner, stream=args.stream, peer_id=peer_id, expires_at=expires_at).to_text())
+    print(root_grant(owner, stream=args.stream, peer=args.peer, days=args.days, now=time.time()))
     return 0
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from dht.record import PeerRecord
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.errors import DhtError, Refusal

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -19,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dht.errors import IdentityError
 from dht.ids import ID_BYTES, NodeId, PeerId
-from lazyclass import dataclass
 
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ PREFIX_BITS = 2
 MAX_PLACE_DEPTH = 8  # 65,536 lists
 
 
+@lru_cache(maxsize=16_384)
 def place_of(stream: str, peer_id: bytes) -> int:
     """Where a peer lies on the line of a stream."""
     name = stream.encode("ascii")

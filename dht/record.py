@@ -17,13 +17,12 @@ import hashlib
 import ipaddress
 import struct
 from collections import OrderedDict
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from dht.errors import RecordRejected, Refusal
 from dht.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed_by, peer_id_of
 from dht.ids import PeerId
 from dht.streams import GRANT_BYTES, MAX_STREAM_BYTES, Grant, check_stream_name, owner_of_name
-from lazyclass import dataclass
 
 Address = tuple[str, int]
 

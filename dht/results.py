@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dht.errors import Refusal
 from dht.ids import PeerId
 from dht.record import SignedRecord
 from dht.wire import Contact, Found
-from lazyclass import dataclass
 
 
 @dataclass(slots=True)

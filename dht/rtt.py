@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig

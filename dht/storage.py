@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dht.config import DEFAULT_LIMITS, StoreLimits
 from dht.errors import RecordRejected, Refusal
 from dht.keys import Key, keys_of
 from dht.shares import Shares
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.ids import PeerId

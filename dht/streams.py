@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import re
 import struct
+from dataclasses import dataclass
 
 from dht.errors import RecordRejected, Refusal
 from dht.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed_by, peer_id_of
 from dht.identity import parse_id_text as parse_fingerprint
 from dht.ids import ID_BYTES, PeerId
-from lazyclass import dataclass
 
 MAX_STREAM_BYTES = 64
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,29}[a-z0-9])?(?:\.[a-z2-7]{32})?")

@@ -14,6 +14,7 @@ An empty node id marks a caller that only reads: nobody enters it in a table. A 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgpack
@@ -23,7 +24,6 @@ from dht.errors import DhtError
 from dht.ids import ID_BYTES, NodeId
 from dht.keys import KEY_BYTES, Key
 from dht.record import MAX_RECORD_BYTES, Address
-from lazyclass import dataclass
 
 REQUEST, ANSWER = 0x00, 0x01
 MESSAGE_ID_BYTES = 20

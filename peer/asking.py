@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from dcp import EVERYTHING
 from dcp.receiver import Receiver
 from dcp.sender import Sender
+from peer.languages import LanguagePolicy
 from peer.queries import XPathPolicy
 from xmlswitch import Interest, MemberLimits, Query, QuerySet
 
@@ -118,6 +120,20 @@ class Asking:
         asked = self._policy.token_of_set(self._members_asked)
         self._policy.remember_wider(asked, wanted)
         return asked, not narrow or (len(self._held) == len(queries) and self._interest.is_settled)
+
+
+class MergedAsking(Asking):
+    """For languages that have no sets of queries: one query that covers all."""
+
+    def _members(self, wanted: set[bytes], *, narrow: bool) -> tuple[bytes | None, bool]:
+        assert isinstance(self._policy, LanguagePolicy)
+        return EVERYTHING if EVERYTHING in wanted else self._policy.merged(wanted), True
+
+
+def asking_for(policy: XPathPolicy, receiver: Receiver, sender: Sender, **options: Any) -> Asking:
+    """By the language of the stream. `options` are those of `Asking`."""
+    kind = MergedAsking if isinstance(policy, LanguagePolicy) else Asking
+    return kind(policy, receiver, sender, **options)
 
 
 def _by_text(query: Query) -> str:

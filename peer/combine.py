@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import trio
 
 from dcp import Gap, Omitted, Packet, Started
 from dcp.plain_errors import with_plain_errors
-from lazyclass import dataclass
 from peer.items import Content, QuerySwitched
 from peer.listening import default_listen
 from peer.mesh.encoding import MAX_SOURCES_BYTES

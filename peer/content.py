@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Any
 
 from dcp import Gap, Omitted, Packet, PayloadRefused
 from dcp.events import QuerySwitched as ParentsSwitched
 from dcp.receiver import Receiver
 from peer.items import Content, QuerySwitched
 from peer.queries import XPathPolicy, token_of
-from xmlswitch import MalformedDocument, Query, Switch
+from peer.standing import StandingQuery
+from xmlswitch import MalformedDocument, Switch
 
 # Queries that were asked for and have not taken effect yet. A program that changes its query faster than parents can
 # follow skips the ones between.
@@ -28,12 +30,16 @@ MAX_EARLIER = 8
 class Subscription:
     """The client's query in force, the one that it wants next, and the stream as it is to see it."""
 
-    def __init__(self, receiver: Receiver, policy: XPathPolicy, query: Query | None, *, is_router: bool) -> None:
+    def __init__(
+        self, receiver: Receiver, policy: XPathPolicy, query: StandingQuery | None, *, is_router: bool
+    ) -> None:
         """A router asks its parents for what its children want too: its own switch of query is decided here."""
         self.query = query
         """In force for what is handed over next."""
         self.not_matching = 0
         """Packets that came and were not handed over: this query does not match them."""
+        self.bytes = 0
+        """Of the packets that were handed over."""
         self.unreadable = 0
         """Packets whose envelope could not be opened: handed over as gaps."""
         self.keeps: Callable[[int, bytes], None] | None = None
@@ -41,10 +47,10 @@ class Subscription:
         self._receiver = receiver
         self._policy = policy
         self._is_router = is_router
-        self._wanted: OrderedDict[bytes, Query | None] = OrderedDict()
+        self._wanted: OrderedDict[bytes, StandingQuery | None] = OrderedDict()
         self._position: int | None = None
-        self._switch: Switch[Query] | None = None
-        self._earlier: deque[tuple[int, Switch[Query] | None]] = deque(maxlen=MAX_EARLIER)
+        self._switch: Switch[Any] | None = None
+        self._earlier: deque[tuple[int, Switch[Any] | None]] = deque(maxlen=MAX_EARLIER)
         self._use(query)
 
     @property
@@ -57,7 +63,7 @@ class Subscription:
         """The same, and what the queries that were asked for since need."""
         return [self.token, *self._wanted]
 
-    def want(self, query: Query | None) -> None:
+    def want(self, query: StandingQuery | None) -> None:
         """The client wants another query. The caller sees to it that parents are asked for its token."""
         token = token_of(query)
         if self._is_router:
@@ -122,29 +128,29 @@ class Subscription:
         token, query = next(reversed(self._wanted.items()))
         if self._is_router:
             # What still lies in the queue may have come under an older, narrower query: switch behind it.
-            if receiver.has_events and not self._policy.covers(self.token, token):
+            if not receiver.is_drained and not self._policy.covers(self.token, token):
                 return None
             if not self._policy.covers(receiver.query, token):
                 return None
-        elif receiver.has_events or not receiver.change.target == receiver.query == token == self.token:
+        elif not (receiver.is_drained and receiver.change.target == receiver.query == token == self.token):
             return None  # the parents' switch says where; without one, everything that came is under this token
         self._wanted.clear()
         self._use(query)
         return QuerySwitched(self._position, query)
 
-    def _use(self, query: Query | None) -> None:
+    def _use(self, query: StandingQuery | None) -> None:
         if self._position is not None:
             self._earlier.append((self._position, self._switch))
         self.query = query
-        self._switch = _switch_of(query)
+        self._switch = self._policy.switch_of(query)
         if self._is_router:
             self._policy.watch(query)
 
-    def _switch_at(self, an: int) -> Switch[Query] | None:
+    def _switch_at(self, an: int) -> Switch[Any] | None:
         """The query that holds at an AN, which may be behind us."""
         return next((switch for until, switch in self._earlier if an <= until), self._switch)
 
-    def _opened(self, packet: Packet, switch: Switch[Query] | None) -> Packet | Gap | None:
+    def _opened(self, packet: Packet, switch: Switch[Any] | None) -> Packet | Gap | None:
         """The packet with its content; a gap if the envelope can't be opened; None if the query does not match."""
         try:
             opened = self._policy.envelope.take_untrusted(packet.payload)
@@ -162,16 +168,7 @@ class Subscription:
                     matches = False
             if not matches:
                 return None
+        self.bytes += len(packet.payload)
         if self.keeps is not None:
             self.keeps(packet.an, packet.payload)
         return Packet(packet.an, opened.content)
-
-
-def _switch_of(query: Query | None) -> Switch[Query] | None:
-    """The query alone in a switch that cuts nothing off; None for everything."""
-    if query is None or query.matches_everything:
-        return None
-    switch: Switch[Query] = Switch(exact=True)
-    switch.add_link(0, slot=0)
-    switch.subscribe(0, query)
-    return switch

@@ -20,7 +20,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from dcp import EVERYTHING, Hub, Reason
 from dcp import events as dcp_events
@@ -28,10 +27,9 @@ from dcp.guard import fault
 from dcp.links.keying import LinkIdentity
 from dcp.links.link import SocketAddress
 from dcp.verdicts import FORGED
-from peer.asking import Asking
+from peer.asking import Asking, asking_for
 from peer.content import Subscription
 from peer.coreconfig import CoreConfig
-from peer.disputes import held_in_words
 from peer.envelope import Envelope
 from peer.errors import QueryNotCarried
 from peer.flow import (
@@ -51,20 +49,21 @@ from peer.mesh import events as meshevents
 from peer.mesh.candidates import CandidateRecord
 from peer.mesh.events import Inquiry, JoinTicket, LinkId
 from peer.mesh.machine import Mesh
-from peer.mesh.messages import MAX_QUERY_BYTES, About, CloseReason, PeerId, RefuseReason
+from peer.mesh.messages import MAX_QUERY_BYTES, CloseReason, PeerId, RefuseReason
 from peer.mesh.placement.moves import Placement
 from peer.mesh.placement.neighbourhood import LinkQuality
+from peer.observer import Observer
 from peer.other_versions import of_refusal
 from peer.presence import Presence
-from peer.queries import NOTHING, XPathPolicy, token_of
+from peer.queries import XPathPolicy, token_of
 from peer.role import Role
+from peer.standing import StandingQuery
 from peer.streaming import open_stream
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.doors import Doors, is_peer
 from peer.trust.gate import Gate
 from peer.trust.signing import SigningQueue
-from xmlswitch import Query
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
@@ -114,7 +113,7 @@ class PeerCore:
         self.trust = trust
         self.receiver, self.sender = open_stream(self.hub, config, self.policy, trust, query=query)
         if self.receiver is not None and self.sender is not None and config.dynamic:
-            self._asking = Asking(
+            self._asking = asking_for(
                 policy,
                 self.receiver,
                 self.sender,
@@ -129,38 +128,43 @@ class PeerCore:
         if self.receiver is not None and (config.deliver or config.role is Role.LEAF):
             self.client = Subscription(self.receiver, self.policy, config.query, is_router=config.role is Role.ROUTER)
         self._links = LinkMap(self.receiver, self.sender)
+        self._presence = Presence(config, self.receiver, self.sender, self.client)
+        self.observer = Observer(self._links, self._presence, self.client, policy)
         self.mesh = self._new_mesh(peer_id, rng, placement)
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
         self._rng = rng
         self._placement = placement
-        self._ladder: tuple[Query | None, ...] = (config.query, *config.fallbacks)
+        self._ladder: tuple[StandingQuery | None, ...] = (config.query, *config.fallbacks)
         self._flow = JoinExperiments(config.flow, len(self._ladder), rng)
         self._look_at: float | None = None
-        self._presence = Presence(config, self.receiver, self.sender)
         self._disconnecting: str | None = None
         self.disconnected: str | None = None
         """Why this peer gave up its parents, until `rejoin`."""
 
     def _new_mesh(self, peer_id: PeerId, rng: random.Random, placement: Placement | None) -> Mesh:
-        return Mesh(
+        mesh = Mesh(
             peer_id,
             self.config.mesh,
             rng=random.Random(rng.getrandbits(64)),
             placement=placement,
-            observer=self,
+            observer=self.observer,
             admits=self.config.admits,
             carries=self._carries,
             covers=self.policy.covers_untrusted,
             coverage=self._coverage,
             query=own if len(own := token_of(self.config.query)) <= MAX_QUERY_BYTES else EVERYTHING,
         )
+        self.observer.parents = mesh.parents.links.values
+        return mesh
 
     def _first_upstream_query(self) -> bytes:
         if not self.config.dynamic:
             return self._carry
-        return token_of(self.config.query if self.config.deliver else NOTHING)
+        if self.config.deliver:
+            return token_of(self.config.query)
+        return EVERYTHING if self.policy.nothing is None else self.policy.nothing
 
     @property
     def subscription(self) -> bytes:
@@ -207,7 +211,7 @@ class PeerCore:
         self.mesh.add_candidates(records, now=now)
         self._settle(now)
 
-    def change_query(self, query: Query | None, *, now: float) -> None:
+    def change_query(self, query: StandingQuery | None, *, now: float) -> None:
         """Want other packets; `QuerySwitched` in the content says from which position on. Fallbacks no longer apply."""
         if self.receiver is None:
             raise ValueError("a root has no query")
@@ -218,7 +222,7 @@ class PeerCore:
         self._want(query, now)
         self._settle(now)
 
-    def _want(self, query: Query | None, now: float) -> None:
+    def _want(self, query: StandingQuery | None, now: float) -> None:
         assert self.receiver is not None
         if self.client is not None:
             self.client.want(query)
@@ -280,21 +284,9 @@ class PeerCore:
 
     # --- what the mesh asks of dcp ------------------------------------------------------------------------------------
 
-    def heard_at(self, link: LinkId) -> float | None:
-        """When dcp last heard anything valid on a link (`LinkObserver` of the mesh)."""
-        return self._links.heard_at(link)
-
     def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
-        """What dcp measured on the links to parents and children (`LinkObserver`)."""
-        return self._links.qualities(now)
-
-    def wanted(self) -> bytes | None:
-        """What the client here asks for now, as it goes to parents; None when there is none (`LinkObserver`)."""
-        return None if self.client is None else self.client.token
-
-    def about(self) -> About:
-        """What people may know about this peer (`LinkObserver`)."""
-        return replace(self._presence.about(), disputes=held_in_words(self.mesh.parents.links.values()))
+        """What dcp measured on the links to parents and children."""
+        return self.observer.qualities(now)
 
     def dcp_link(self, link: LinkId) -> int | None:
         """dcp's number for a link of the mesh."""
@@ -372,7 +364,8 @@ class PeerCore:
                 number = self.hub.add_sender(stream, address, hello, now=now, is_expected=is_peer(peer_id))
                 self._links.add_parent(number, link)
             case meshevents.AcceptLink(ticket, link, reply):
-                accepted = self.hub.accept(stream, ticket, reply, now=now)
+                restricted = self.doors.restricts(ticket)
+                accepted = self.hub.accept(stream, ticket, reply, now=now, is_restricted=restricted)
                 self.doors.answered(ticket, accepted)
                 if accepted is None:
                     self.mesh.link_reset(link, now=now)

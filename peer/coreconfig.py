@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from dcp import Config, Start
 from dcp.profile import PLAIN, Profile
-from lazyclass import dataclass
 from peer.flow import FlowConfig
 from peer.mesh.config import MeshConfig
 from peer.mesh.hostport import HostPort
 from peer.role import Role
-from xmlswitch import Query
+from peer.standing import StandingQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +22,11 @@ class CoreConfig:
     role: Role
     mesh: MeshConfig = field(default_factory=MeshConfig)
     dcp: Config = field(default_factory=Config)
-    query: Query | None = None
+    query: StandingQuery | None = None
     """What the client here wants; None for everything."""
     dynamic: bool = False
     """A router asks its parents only for what its children and its client want; False: it carries everything."""
-    carry: Query | None = None
+    carry: StandingQuery | None = None
     """The most that a router takes upon itself: children that want more are refused. None for everything."""
     children_from: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks whose peers may be children here; none named: all."""
@@ -42,7 +41,7 @@ class CoreConfig:
     narrow_after: float = 10.0
     """A dynamic router asks for less only so long after it asked for more: children come back."""
     inquiry_timeout: float = 1.0
-    fallbacks: tuple[Query, ...] = ()
+    fallbacks: tuple[StandingQuery, ...] = ()
     """Narrower queries, the widest first, for a client that can't keep up with `query` (see `peer.flow`)."""
     flow: FlowConfig = field(default_factory=FlowConfig)
     profile: Profile = PLAIN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from peer.mesh.messages import UNPLACED, PeerId
 from peer.options import PeerOptions
 from peer.queries import NOTHING, token_of
 from peer.role import Role
-from peer.trust.batches import SALT_BYTES, BatchSigner
 from xmlswitch import MalformedQuery, Query, QueryError
 
 if TYPE_CHECKING:
@@ -106,13 +104,3 @@ def grant_of(options: PeerOptions, identity: Identity) -> Grant | None:
     if (grant.stream, grant.peer_id) != (options.stream, identity.peer_id):
         raise PeerError(f"{options.grant}: this grant is for another stream or another peer's key")
     return grant
-
-
-def signer_for(options: PeerOptions, identity: Identity, grant: Grant | None) -> BatchSigner | None:
-    """Signs a root's packets, if the stream has an owner key and nobody asked for unsigned packets."""
-    from dht.streams import owner_of_name
-
-    has_owner = grant is not None or owner_of_name(options.stream) == identity.peer_id
-    if options.role is not Role.ROOT or options.unsigned or not has_owner:
-        return None
-    return BatchSigner(options.stream, identity.public_key, sign=identity.sign, salt=lambda: os.urandom(SALT_BYTES))

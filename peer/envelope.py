@@ -7,14 +7,16 @@ content, and whether the client's query matched it, until the client takes the p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dcp.compression import Compressor
-from lazyclass import dataclass
-from peer.trust.batches import SIGNED_MARK, inner_untrusted
+from dcp.compression import PLAIN, Compressor
+from peer.trust.batches import SIGNED, inner_at_untrusted
+from peer.trust.withholding import unmarked_untrusted
 
 if TYPE_CHECKING:
-    from xmlswitch import Query
+    from peer.standing import StandingQuery
+    from peer.trust.withholding import Withholding
 
 MAX_REMEMBERED_BYTES = 8 << 20
 """Of contents that the client has not taken yet. Beyond it the oldest are forgotten, and opened again when taken."""
@@ -23,7 +25,7 @@ MAX_REMEMBERED_BYTES = 8 << 20
 @dataclass(slots=True)
 class Opened:
     content: bytes
-    query: Query | None = None
+    query: StandingQuery | None = None
     """The client's query that was in force when the packet came, if it was asked..."""
     matches: bool = False
     """...and what it said."""
@@ -32,8 +34,16 @@ class Opened:
 class Envelope:
     """Invariant: what is remembered has at most `MAX_REMEMBERED_BYTES`."""
 
-    def __init__(self, compressor: Compressor | None = None, *, remembers: bool = False) -> None:
+    def __init__(
+        self,
+        compressor: Compressor | None = None,
+        *,
+        remembers: bool = False,
+        withholding: Withholding | None = None,
+    ) -> None:
+        """`withholding`: which packets a root marks as withheld; None: none."""
         self._compressor = compressor or Compressor()
+        self._withholding = withholding
         self.remembers = remembers
         self._known: dict[bytes, Opened] = {}
         self._bytes = 0
@@ -41,7 +51,8 @@ class Envelope:
         """Envelopes opened, or tried to open."""
 
     def pack(self, content: bytes) -> bytes:
-        return self._compressor.pack(content)
+        packed = self._compressor.pack(content)
+        return packed if self._withholding is None else self._withholding.mark(content, packed)
 
     def open_untrusted(self, payload: bytes) -> Opened:
         """What is in the envelope, remembered until `take_untrusted`; PayloadRefused when it can't be opened."""
@@ -77,8 +88,13 @@ class Envelope:
     def _unpack_untrusted(self, payload: bytes) -> bytes:
         """Whether a signature is right was asked when the packet came (`peer.trust`)."""
         self.opened += 1
-        inner = inner_untrusted(payload) if payload[:1] == SIGNED_MARK else payload
-        return self._compressor.unpack_untrusted(inner)
+        inner = payload
+        if payload and payload[0] == SIGNED:
+            at = inner_at_untrusted(payload)
+            if payload[at] == PLAIN:
+                return payload[at + 1 :]  # the rule, without copying it twice
+            inner = payload[at:]
+        return self._compressor.unpack_untrusted(unmarked_untrusted(inner))
 
     def _remember(self, payload: bytes, opened: Opened) -> None:
         self._known[payload] = opened

@@ -12,10 +12,9 @@ its siblings notice any of this.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from random import Random
-
-from lazyclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp import Gap, Omitted, Packet, Started
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
-    from xmlswitch import Query
+    from peer.standing import StandingQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class QuerySwitched:
     """The old query held up to and including `position`, the new one holds after it."""
 
     position: int
-    query: Query | None
+    query: StandingQuery | None
     """None is everything."""
 
 

@@ -39,10 +39,12 @@ class JoinKeywords(TypedDict, total=False):
     query: str | None
     namespaces: Mapping[str, str] | None
     start: str | int
+    language: str
     profile: Literal["reliable", "latency", "bandwidth", "newest"]
     deadline: float | None
     loss_budget: float | None
     order: Literal["sequence", "arrival"]
+    confirm: Literal["first", "all"]
     timeout: float | None
     fallbacks: Sequence[str]
     capacity: int
@@ -68,6 +70,8 @@ class RootKeywords(TypedDict, total=False):
     multicast: bool
     network: Literal["lan", "wan"]
     dictionary: bytes | None
+    namespaces: Mapping[str, str] | None
+    language: str
     capacity: int
     children_from: Sequence[str]
     compress: Literal["zstd", "zlib", "none"]
@@ -75,6 +79,7 @@ class RootKeywords(TypedDict, total=False):
     grant: StrPath | None
     policy: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool
     raw: bool
 
@@ -85,7 +90,7 @@ class RootFromKeywords(TypedDict, total=False):
     rate: float | None
     speed: float | None
     loop: bool
-    framing: Literal["auto", "xml", "length", "nul", "lines"]
+    framing: Literal["auto", "xml", "length", "nul", "lines", "csv"]
     numbering: Literal["auto", "asdi", "position", "content"]
     follow: bool
     poll: float
@@ -101,6 +106,9 @@ class RootFromKeywords(TypedDict, total=False):
     encryption: Literal["prefer", "require"]
     cleartext: bool
     multicast: bool
+    namespaces: Mapping[str, str] | None
+    language: str
     owner: StrPath | None
     unsigned: bool
+    withhold: Sequence[str]
     keep_numbers: bool

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from peer.mesh.placement.neighbourhood import LinkQuality
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dcp.receiver import Receiver
     from dcp.sender import Sender
     from peer.mesh.events import LinkId
+    from peer.presence import LinkRate
 
 
 class LinkMap:
@@ -93,14 +96,22 @@ class LinkMap:
             return self._sender.links[number].heard_at
         return None
 
-    def qualities(self, now: float) -> dict[LinkId, LinkQuality]:
-        """What dcp measured on the links to parents and children."""
+    def qualities(self, now: float, rates: Mapping[int, LinkRate]) -> dict[LinkId, LinkQuality]:
+        """What dcp measured on the links to parents and children; `rates` are those of the links to parents."""
         measured: dict[LinkId, LinkQuality] = {}
         if self._receiver is not None:
             for up in self._receiver.statistics(now).links:
                 if (link := self._up.get(up.link)) is not None:
                     first_share = min(1.0, up.first_copies / up.expected) if up.expected else None
-                    measured[link] = LinkQuality(round_trip=up.round_trip, loss=up.loss, first_share=first_share)
+                    rate = rates.get(up.link)
+                    measured[link] = LinkQuality(
+                        round_trip=up.round_trip,
+                        loss=up.loss,
+                        rate=rate.now if rate is not None else None,
+                        bandwidth=rate.highest if rate is not None else None,
+                        first_share=first_share,
+                        lateness=up.lateness,
+                    )
         if self._sender is not None:
             for down in self._sender.statistics(now).links:
                 if (link := self._down.get(down.link)) is not None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import trio
-
-from lazyclass import dataclass
 
 T = TypeVar("T")
 

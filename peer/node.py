@@ -20,19 +20,18 @@ import trio
 
 from dcp import Gap, LinkClosed, Omitted, Packet, Started
 from dcp.carriers.pool import Pool
-from dcp.compression import Compressor
 from dcp.driver import Driver
 from dcp.udp import UdpSocket
 from peer import other_versions
 from peer.core import PeerCore, PeerEvent
 from peer.dht_ways import DirectoryWays
-from peer.directory import signer_for
 from peer.disputes import in_words as trouble_in_words
-from peer.envelope import Envelope
 from peer.errors import FeedError, NotXml, Overrun, PeerClosed, StreamUnavailable, has_left
 from peer.feeds.numbers import RESERVE, Numbers
 from peer.flow import FlowEvent, in_words
+from peer.goal_file import goal_path, keep_goal
 from peer.items import Content, QuerySwitched
+from peer.languages import language_named
 from peer.listeners import Listeners
 from peer.lookups import Lookups
 from peer.mesh import events as meshevents
@@ -41,18 +40,18 @@ from peer.mesh.messages import PeerId
 from peer.observe.relate import Relate
 from peer.observe.statistics import Internals, Statistics, internals, snapshot
 from peer.observe.words import InWords
-from peer.optimizer.placement import GoalPlacement, GoalStanding
-from peer.optimizer.said import read_said_untrusted
+from peer.optimizer.following import GoalStanding
+from peer.optimizer.placement import GoalPlacement
 from peer.options import PeerOptions
+from peer.packing import envelope_for, signer_for
 from peer.placements import placement_of
 from peer.publications import Publications
-from peer.queries import XPathPolicy
 from peer.role import Role
 from peer.trust.check import Trust
 from peer.trust.files import gate_for, watch_policy
 from peer.trust.grants import Policy
 from peer.trust.rootkeys import RootKeys
-from xmlswitch import MalformedDocument, Query, parse_document
+from xmlswitch import MalformedDocument, parse_document
 
 if TYPE_CHECKING:
     from dht import Grant, Identity, PeerRecord
@@ -82,17 +81,19 @@ class Peer:
         self.options = options
         self.identity = identity
         self._grant = grant
-        compression = "zstd" if options.dictionary and options.compress == "none" else options.compress
-        self._envelope = Envelope(
-            Compressor(compression, dictionary=options.dictionary),
-            remembers=options.role is not Role.ROOT and options.deliver,
-        )
+        signer = signer_for(options, identity, grant)
+        self._envelope = envelope_for(options, signer)
         self.trust = Trust(options.stream)
+        gate = gate_for(options, identity, grant, time.time)
+
+        def tree_degree() -> int:
+            return gate.tree_degree or options.tree_degree
+
         self._placement = placement_of(
             options.selection,
             PeerId(bytes(identity.peer_id)),
             stream=options.stream,
-            tree_degree=options.tree_degree,
+            tree_degree=tree_degree,
             is_leaf=options.role is Role.LEAF or not options.capacity,
         )
         if options.role is Role.ROOT:
@@ -101,20 +102,19 @@ class Peer:
             options.core(),
             PeerId(bytes(identity.peer_id)),
             rng=rng,
-            policy=XPathPolicy(self._envelope, clock=time.perf_counter),
+            policy=language_named(options.language).policy(self._envelope, time.perf_counter),
             placement=self._placement,
             trust=self.trust,
-            signer=signer_for(options, identity, grant),
+            signer=signer,
             wall=time.time,
             identity=identity,
-            gate=gate_for(options, identity, grant, time.time),
+            gate=gate,
         )
+        if options.selection == "tree":
+            self.core.observer.tree_degree = tree_degree
         own_key = (identity.public_key, grant) if self.core.signing is not None else None
         self.core.doors.counting.is_everything = options.query is None
         self.core.doors.learn_keys(self.trust, own_key)
-        if isinstance(self._placement, GoalPlacement):
-            policy = self.core.policy
-            self._placement.cpu = lambda: policy.seconds_per_packet
         self.dht_ways = DirectoryWays(self.core.hub.ways, self.now)
         self.driver = self.dht_ways.driver = Driver(
             self.core,
@@ -213,7 +213,7 @@ class Peer:
         """As `send`, for callers that see to their own checkpoints."""
         if self.is_leaving:
             raise PeerClosed(f"this root of {self.options.stream} has left: nothing can be published any more")
-        if not self.options.raw:
+        if not self.options.raw and self.options.language == "xpath":
             try:
                 parse_document(payload)
             except MalformedDocument as error:
@@ -281,7 +281,8 @@ class Peer:
 
     def change_query(self, query: str | None, namespaces: Mapping[str, str] | None = None) -> None:
         """Want other packets from some position on, which a `QuerySwitched` names. QueryError for a bad query."""
-        parsed = Query.parse(query, namespaces or {}) if query is not None else None
+        language = language_named(self.options.language)
+        parsed = language.parse(query, namespaces or {}) if query is not None else None
         self._check_open()
         self.core.change_query(parsed, now=trio.current_time())
         self.query = query
@@ -340,14 +341,15 @@ class Peer:
 
     def goal(self) -> GoalStanding | None:
         """The stream's goal, and how this peer does; None if there is none, or if it follows no goals."""
-        placement = self._placement
-        if not isinstance(placement, GoalPlacement) or placement.held is None:
+        if not isinstance(self._placement, GoalPlacement):
             return None
-        said = read_said_untrusted(self.core.mesh.guidance.values(self.now()))
-        return GoalStanding(
-            placement.held.text, placement.held.version, said.cost, said.broken, said.problem, placement.moves,
-            placement.taken_back,
-        )  # fmt: skip
+        return self._placement.standing(self.core.mesh.guidance.values(self.now()))
+
+    async def run_goal(self) -> None:
+        """Keep the newest goal where this peer keeps its state, if it has a folder for that."""
+        folder = self.options.state or self.options.numbers_folder()
+        if isinstance(self._placement, GoalPlacement) and folder is not None:
+            await keep_goal(self._placement, goal_path(folder, self.options.stream))
 
     def internals(self) -> Internals:
         """What the machines inside count, for metrics."""

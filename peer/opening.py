@@ -73,6 +73,7 @@ async def open_peer(
             nursery.start_soon(peer.run_statistics)
             nursery.start_soon(peer.run_numbers)
             nursery.start_soon(peer.run_policy)
+            nursery.start_soon(peer.run_goal)
             check = owner_check(options, own_owner, directory)
             nursery.start_soon(peer.publications.run, directory, check.may_publish if check is not None else None)
             peer.start()

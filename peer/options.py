@@ -6,16 +6,16 @@ Light on purpose: `--help` loads this file, and nothing of what it describes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lazyclass import dataclass
 from peer.mesh.config import MAX_NAME_BYTES, MAX_PARENTS
 from peer.mesh.hostport import HostPort
-from peer.optionspec import address, binding, decimal, file_bytes, option, path, whole
+from peer.optionspec import address, binding, check_whole, decimal, file_bytes, is_address, option, path, whole
 from peer.optionspec import network as read_network
 from peer.placements import PLACEMENTS
 from peer.role import Role
+from peer.start import start_of, start_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 PROFILES = ("reliable", "latency", "bandwidth", "newest")
 ORDERS = ("sequence", "arrival")
+CONFIRMS = ("first", "all")
 
 _JOINS = ("join", "record", "bridge", "gateway")
 _ROOTS = ("root", "root_from")
@@ -60,12 +61,6 @@ def _flow() -> FlowConfig:
     from peer.flow import FlowConfig
 
     return FlowConfig()
-
-
-def start_text(text: str) -> str:
-    if text not in ("now", "oldest") and not text.isdecimal():
-        raise ValueError(f"expected now, oldest or an AN, got {text!r}")
-    return text
 
 
 def transport_text(text: str) -> str:
@@ -128,7 +123,7 @@ class PeerOptions:
     )
     state: Path | None = option(
         None,
-        "folder for contacts, pinned owners and a root's last AN",
+        "folder for contacts, pinned owners, the owner's policy and a root's last AN",
         of=_PEERS,
         read=path,
         metavar="DIR",
@@ -209,7 +204,7 @@ class PeerOptions:
     )
     tree_degree: int = option(
         3,
-        "with --selection tree: neighbors of a node of the reference tree; the same for all peers of a stream",
+        "with --selection tree: neighbors of a node of the tree, unless the policy of the stream's owner says it",
         of=_JOINS,
         read=whole(3, MAX_TREE_DEGREE),
         metavar="N",
@@ -218,7 +213,7 @@ class PeerOptions:
     namespaces: Mapping[str, str] = option(
         dict,
         "bind a namespace prefix of the queries (repeatable)",
-        of=(*_JOINS, "combine"),
+        of=(*_JOINS, "combine", *_ROOTS),
         flag="namespace",
         read=binding,
         metavar="P=URI",
@@ -234,6 +229,13 @@ class PeerOptions:
         read=start_text,
         metavar="now|AN|oldest",
         keyword="str | int",
+    )
+    language: str = option(
+        "xpath",
+        "the language of the stream's queries, the same at all its peers: xpath (for XML), record (for JSON and "
+        "msgpack), or one that a package adds",
+        of=_PEERS,
+        metavar="NAME",
     )
     profile: str | None = option(
         None,
@@ -262,6 +264,12 @@ class PeerOptions:
         "how packets are handed over: in sequence; or, as a leaf, on arrival, without waiting for earlier ones",
         of=("join",),
         choices=ORDERS,
+    )
+    confirm: str = option(
+        "first",
+        "hand a packet over when the first parent brings it, or only when all parents agree about everything up to it",
+        of=_JOINS,
+        choices=CONFIRMS,
     )
     timeout: float | None = option(
         None,
@@ -335,6 +343,13 @@ class PeerOptions:
         "do not sign packets although the stream has an owner key: whoever relays them can forge them",
         of=_ROOTS,
     )
+    withhold: Sequence[str] = option(
+        (),
+        "XPath: packets that match reach only peers with a grant for withheld packets (repeatable; same at all roots)",
+        of=_ROOTS,
+        metavar="XPATH",
+        many=True,
+    )
     keep_numbers: bool = option(
         True,
         "keep the last AN on disk, so that a restart does not repeat numbers that clients have seen",
@@ -361,15 +376,16 @@ class PeerOptions:
             ("network", self.network, NETWORKS),
             ("compress", self.compress, COMPRESSIONS),
             ("order", self.order, ORDERS),
+            ("confirm", self.confirm, CONFIRMS),
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         check_stream_name(self.stream)
         if self.timeout is not None and not self.timeout >= 0:
             raise ValueError(f"timeout must be a number of seconds, got {self.timeout!r}")
-        _check_whole("parents", self.parents, 1, MAX_PARENTS)
-        _check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
-        _check_whole("tree_degree", self.tree_degree, 3, MAX_TREE_DEGREE)
+        check_whole("parents", self.parents, 1, MAX_PARENTS)
+        check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
+        check_whole("tree_degree", self.tree_degree, 3, MAX_TREE_DEGREE)
         if self.encryption == "require" and self.cleartext:
             raise ValueError("cleartext and encryption=require are mutually exclusive")
         peer_name(self.name)
@@ -377,9 +393,9 @@ class PeerOptions:
         if self.owner_id is not None:
             self.chosen_owner()
         for endpoint in self.bootstrap:
-            if not _is_address(endpoint) or not endpoint[1]:
+            if not is_address(endpoint) or not endpoint[1]:
                 raise ValueError(f"bootstrap entries must be (host, port), got {endpoint!r}")
-        if self.listen is not None and not _is_address(self.listen):
+        if self.listen is not None and not is_address(self.listen):
             raise ValueError(f"listen must be (host, port), got {self.listen!r}")
 
     def chosen_owner(self) -> PeerId | None:
@@ -424,13 +440,14 @@ class PeerOptions:
 
         from dcp.profile import profile_of
         from peer.coreconfig import CoreConfig
-        from xmlswitch import Query
+        from peer.languages import language_named
 
         profile = profile_of(
             self.profile,
             deadline=self.deadline,
             loss_budget=self.loss_budget,
             order=self.order,
+            confirm=self.confirm,
             is_client=self.role is Role.LEAF,
         )
         capacity = 0 if self.role is Role.LEAF else self.capacity
@@ -440,6 +457,7 @@ class PeerOptions:
         if self.selection == "tree":
             mesh = mesh.for_tree()
         start, position = self.begin()
+        language = language_named(self.language)
         return CoreConfig(
             stream=self.stream,
             role=self.role,
@@ -454,44 +472,14 @@ class PeerOptions:
                 lateral_siblings=self.lateral_siblings,
                 encryption="off" if self.cleartext else self.encryption,
             ),
-            query=Query.parse(self.query, self.namespaces) if self.query is not None else None,
+            query=language.parse(self.query, self.namespaces) if self.query is not None else None,
             dynamic=self.dynamic,
-            carry=Query.parse(self.carry, self.namespaces) if self.carry is not None else None,
+            carry=language.parse(self.carry, self.namespaces) if self.carry is not None else None,
             children_from=tuple(ip_network(allowed) for allowed in self.children_from),
             deliver=self.deliver,
             start=start,
             position=position,
-            fallbacks=tuple(Query.parse(query, self.namespaces) for query in self.fallbacks),
+            fallbacks=tuple(language.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
             profile=profile,
         )
-
-
-def start_of(start: str | int) -> tuple[Start, int | None]:
-    """Where to begin, as dcp puts it; ValueError for anything but "now", "oldest" or an AN."""
-    from dcp import Start
-    from dcp.serial import MAX_POSITION
-
-    if start == "now":
-        return Start.NEW, None
-    if start == "oldest":
-        return Start.OLDEST, None
-    if isinstance(start, str) and start.isascii() and start.isdecimal() and len(start) <= 19:
-        start = int(start)
-    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start <= MAX_POSITION:
-        raise ValueError(f'start must be "now", "oldest" or the AN of the first packet wanted, got {start!r:.40}')
-    # The caller names the first packet wanted; a position is what lies before it.
-    return Start.POSITION, max(0, start - 1)
-
-
-def _check_whole(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} must be in {least}..{most}, got {value!r}")
-
-
-def _is_address(given: object) -> bool:
-    """A program may give anything, and a string has characters where addresses should be."""
-    match given:
-        case (str(host), int(port)):
-            return bool(host) and 0 <= port < 1 << 16
-    return False

@@ -70,6 +70,22 @@ def from_keywords(kind: type, function: str, given: Mapping[str, Any]) -> dict[s
     }
 
 
+# --- checks of what a program gives -----------------------------------------------------------------------------------
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} must be in {least}..{most}, got {value!r}")
+
+
+def is_address(given: object) -> bool:
+    """A program may give anything, and a string has characters where addresses should be."""
+    match given:
+        case (str(host), int(port)):
+            return bool(host) and 0 <= port < 1 << 16
+    return False
+
+
 # --- readers of text --------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from peer.mesh.messages import PeerId
     from peer.mesh.placement.moves import Placement
 
@@ -19,7 +21,7 @@ PLACEMENTS = {
 
 
 def placement_of(
-    selection: str, peer_id: PeerId, *, stream: str, tree_degree: int = 3, is_leaf: bool = False
+    selection: str, peer_id: PeerId, *, stream: str, tree_degree: Callable[[], int] = lambda: 3, is_leaf: bool = False
 ) -> Placement:
     """How this peer finds its place."""
     module, _, kind = PLACEMENTS[selection].partition(":")
@@ -29,5 +31,5 @@ def placement_of(
         return placement
     from dht.places import place_of
 
-    tree: Placement = make(peer_id, partial(place_of, stream), arity=tree_degree - 1, is_leaf=is_leaf)
+    tree: Placement = make(peer_id, partial(place_of, stream), degree=tree_degree, is_leaf=is_leaf)
     return tree

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from dcp import EVERYTHING, PayloadRefused
 from peer.envelope import Envelope
@@ -26,6 +27,9 @@ from xmlswitch import (
 )
 from xmlswitch.caches import ByteCache
 from xmlswitch.query.query_set import Difference, read_difference_untrusted
+
+if TYPE_CHECKING:
+    from peer.standing import StandingQuery
 
 # Of queries kept at hand, as they are in memory: strangers may fill this, and must not fill the memory.
 MAX_REMEMBERED_BYTES = 8 << 20
@@ -45,7 +49,7 @@ OWN = "own"
 """The client's link in the switch, in slot 0; a child's slot is one more than dcp's number for it."""
 
 
-def token_of(query: Query | None) -> bytes:
+def token_of(query: StandingQuery | None) -> bytes:
     """The form in which dcp carries a query; None and everything are the empty token.
 
     Of an XPath 2.0 to 3.1 query it is what the query needs, in XPath 1.0: the network knows no other.
@@ -67,7 +71,7 @@ class XPathPolicy:
         self.route_seconds = 0.0
         self.clock = clock
         self.envelope = envelope or Envelope()
-        self._watched: Query | None = None
+        self._watched: StandingQuery | None = None
         self.nothing: bytes | None = token_of(NOTHING)
         self.selectivity: Selectivity | None = None
         """Of a dynamic router: what it learns from packets, for what it asks its parents for."""
@@ -115,7 +119,7 @@ class XPathPolicy:
         """What a token says, for people."""
         return self.set_of(token).text
 
-    def watch(self, query: Query | None) -> None:
+    def watch(self, query: StandingQuery | None) -> None:
         """Match the own client's query together with the children's, so that each packet is parsed once.
 
         Not a query of XPath 2.0 and later: the switch of the children knows only what goes over the wire.
@@ -123,10 +127,19 @@ class XPathPolicy:
         if self._watched is not None:
             self.switch.remove_link(OWN)
         self._watched = None
-        if query is not None and query.travels and not query.matches_everything:
+        if isinstance(query, Query) and query.travels and not query.matches_everything:
             self.switch.add_link(OWN, slot=0)
             self.switch.subscribe(OWN, query)
             self._watched = query
+
+    def switch_of(self, query: StandingQuery | None) -> Switch[Any] | None:
+        """The query alone in a switch that cuts nothing off; None for everything."""
+        if not isinstance(query, Query) or query.matches_everything:
+            return None
+        switch: Switch[Query] = Switch(exact=True)
+        switch.add_link(0, slot=0)
+        switch.subscribe(0, query)
+        return switch
 
     def check(self, query: bytes) -> str | None:
         try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import trio
 
-from lazyclass import dataclass
 from peer.plaintext import framed_by_bytes
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PACKAGES = ["lazyclass", "asdi", "dcp", "xmlswitch", "dht", "peer", "pipeline", "demo", "bench"]
+PACKAGES = ["asdi", "dcp", "xmlswitch", "dht", "peer", "pipeline", "demo", "bench"]
 # "peer.cli.join:join" or "peer.api" in a table of lazy imports.
 _MODULE_NAME = re.compile(rf"((?:{'|'.join(PACKAGES)})(?:\.[a-z_0-9]+)+)(?::[A-Za-z_]+)?")
 

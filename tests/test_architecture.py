@@ -11,13 +11,12 @@ from tests.imports import MODULES, PACKAGES, REPOSITORY, cycles, files, graph, i
 
 # Which packages each package may import.
 ALLOWED = {
-    "lazyclass": set(),
     "asdi": {"asdi"},
-    "dcp": {"dcp", "lazyclass"},
-    "xmlswitch": {"xmlswitch", "lazyclass"},
-    "dht": {"dht", "lazyclass"},
+    "dcp": {"dcp"},
+    "xmlswitch": {"xmlswitch"},
+    "dht": {"dht"},
     "skymesh": {"peer"},
-    "peer": {"asdi", "dcp", "xmlswitch", "dht", "peer", "lazyclass"},
+    "peer": {"asdi", "dcp", "xmlswitch", "dht", "peer"},
     "pipeline": {"asdi", "dcp", "xmlswitch", "dht", "peer", "pipeline"},
     "demo": {"asdi", "dcp", "xmlswitch", "dht", "peer", "demo"},
     "bench": set(PACKAGES),
@@ -35,7 +34,6 @@ ONLY_THE_COMMAND_LINE = "peer.cli"
 
 # Where the clock, sockets, event loops, threads and logs may be known. Everything else in these packages is pure.
 SHELL = {
-    "lazyclass": (),
     "asdi": (),
     "dcp": (
         *("dcp.udp", "dcp.driver", "dcp.endpoint", "dcp.guard", "dcp.testing"),
@@ -64,7 +62,7 @@ SHELL = {
             "peer.__main__",
             "peer.packetlog.writer",
         ),
-        *("peer.observe.goals", "peer.feeds.rss"),
+        *("peer.observe.goals", "peer.feeds.rss", "peer.feeds.rss_memory", "peer.goal_file"),
         *("peer.feeds.content_work", "peer.feeds.numbers", "peer.feeds.serve", "peer.feeds.sources"),
         *(
             "peer.gateway.app",
@@ -147,7 +145,7 @@ def test_no_module_is_used_by_tests_alone():
         assert name in used or is_testing or is_package, f"only tests import {name}"
 
 
-@pytest.mark.parametrize("package", ["lazyclass", "asdi", "dcp", "xmlswitch", "dht", "peer", "demo"])
+@pytest.mark.parametrize("package", ["asdi", "dcp", "xmlswitch", "dht", "peer", "demo"])
 def test_only_pipeline_knows_spark(package):
     for path in files(package):
         assert not any(within(name, {"pyspark", "py4j"}) for name in imports(path)), path

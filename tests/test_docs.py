@@ -14,8 +14,8 @@ import pytest
 from tests.imports import MODULES, REPOSITORY
 
 PAGES = sorted([*(REPOSITORY / "docs").rglob("*.md"), *REPOSITORY.glob("*.md")])
-_PLACE = re.compile(r"`((?:lazyclass|asdi|dcp|xmlswitch|dht|peer|pipeline|demo|bench)/[\w/]+\.py):(\w+)`")
-_FILE = re.compile(r"`((?:lazyclass|asdi|dcp|xmlswitch|dht|peer|pipeline|demo|bench|tests|docs)/[\w/.-]+\.\w+)`")
+_PLACE = re.compile(r"`((?:asdi|dcp|xmlswitch|dht|peer|pipeline|demo|bench)/[\w/]+\.py):(\w+)`")
+_FILE = re.compile(r"`((?:asdi|dcp|xmlswitch|dht|peer|pipeline|demo|bench|tests|docs)/[\w/.-]+\.\w+)`")
 _LINK = re.compile(r"\]\(([\w./-]+\.(?:md|png|yml|json|service|dtd))(#[\w-]+)?\)")
 
 

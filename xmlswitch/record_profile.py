@@ -330,6 +330,9 @@ class RecordProfile:
     name = "record"
     max_alternatives = MAX_ALTERNATIVES
 
+    def parse(self, text: str) -> RecordQuery:
+        return RecordQuery.parse(text)
+
     def matches(self, packet: bytes, query: RecordQuery) -> bool:
         return self.matches_everything(query) or query.matches(read_record(packet))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import trio
 
@@ -19,7 +19,6 @@ from dcp.carriers.seats import IDLE_SECONDS, Seats
 from dcp.carriers.transport import Conduit, Listening, Transport
 from dcp.guard import fault, guard
 from dcp.links.address import SocketAddress, accepted_over, carrier_of, is_accepted
-from lazyclass import dataclass
 
 log = logging.getLogger(__name__)
 

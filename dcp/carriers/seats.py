@@ -8,10 +8,10 @@ connection that carries a link is never cut for a newcomer.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from dcp.admission import network_of
 from dcp.links.address import SocketAddress
-from lazyclass import dataclass
 
 MAX_ACCEPTED = 512
 MAX_ACCEPTED_PER_HOST = 32

@@ -9,12 +9,13 @@ How datagrams are sealed is chosen for each link, by what its two ends agree on 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dcp.config import Config
 from dcp.kinds import StreamKind
 from dcp.links.framing import Framing, framing_of
 from dcp.links.retransmission import Retransmission
 from dcp.links.timing import Timing, timing_of
-from lazyclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

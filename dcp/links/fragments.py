@@ -9,11 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dcp.control import MAX_FRAGMENT_RANGES, Fragment, Range
-from lazyclass import dataclass
 
 # A mebibyte in the smallest datagrams, every second one lost, leaves about a thousand. No network causes more.
 MAX_MISSING_RANGES = 4_096

@@ -59,6 +59,6 @@ def current_keep_alive(child: Child, times: Times) -> KeepAlive:
     return KeepAlive(times, child.epoch, False, 0, log.head if log.started else 0, settled=settled)
 
 
-def settled_of(log: Log) -> int | None:
+def settled_of(log: Log) -> int:
     """How far what we say is final: a root's word is, a router's as far as its own parents agree (rule L7)."""
     return log.head if log.is_final else log.settled

@@ -11,6 +11,7 @@ from the child's budget for repairs.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 from dcp import control, wire
@@ -23,7 +24,6 @@ from dcp.links.framing import Framing, Outlet
 from dcp.links.repairs import RepairBudget
 from dcp.log import Interest
 from dcp.serial import QUARTER
-from lazyclass import dataclass
 
 # Requests in each `audit_interval`. An honest child makes one, and one more for each recent query about which something
 # is still open.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dcp import handshake
 from dcp.links.link import SocketAddress
-from lazyclass import dataclass
 
 MAX_TICKETS = 256
 # Queries and hellos of all of them together. An owner answers at once; what waits here is what it has not seen yet.

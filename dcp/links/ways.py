@@ -13,9 +13,9 @@ the question came: otherwise a stranger with a forged address could make us dial
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from dcp.links.address import UDP, SocketAddress, carrier_of, is_connection, over
-from lazyclass import dataclass
 
 # Three requests of an opening go unanswered in this time. Shorter: connections on lossy paths that UDP would have
 # managed. Longer: a join over a network that drops UDP takes longer, and the mesh waits 0.8 s for one.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dht.errors import DirectoryUnavailable, Refusal
 from dht.identity import Identity
 from dht.keys import MAX_SHARD_DEPTH, SHARD_BITS, Key, buckets_below, candidates_key, roots_key
 from dht.shell.service import DirectoryOptions, DirectoryService
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.record import Address, PeerRecord

@@ -12,6 +12,7 @@ import hmac
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,7 +47,6 @@ from dht.wire import (
     encode_contact,
     encode_request,
 )
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.config import NodeConfig

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from dht.directory import Published
@@ -15,7 +15,6 @@ from dht.faults import border
 from dht.keys import MAX_SHARD_DEPTH, Key, candidate_key_of, place_key_of, roots_key
 from dht.places import MAX_PLACE_DEPTH
 from dht.record import MAX_LIFETIME, PeerRecord, Role, sign_record
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.identity import Identity

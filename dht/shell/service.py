@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from dht.shell.beacon import Beacon
 from dht.shell.kademlia_directory import KademliaDirectory
 from dht.shell.node import Node
 from dht.shell.udp import UdpTransport, open_udp
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.identity import Identity

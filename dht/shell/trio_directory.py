@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ import trio_asyncio  # type: ignore[import-untyped]  # it has no types
 from dht.directory import ANYONE, NEAR, CandidateQuery
 from dht.shell.exploration import explore
 from dht.shell.service import DirectoryOptions, DirectoryService
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from dht.directory import Published, Snapshot, Watch

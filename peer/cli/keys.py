@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dht.ids import PeerId
     from peer.trust.grants import Policy
 
-MAX_DAYS = 3_650
 ACTIONS = {
     "new": "create a key pair in a new file of mode 0600",
     "show": "say what a key, grant or policy file holds",
@@ -56,6 +55,8 @@ def add_parsers(commands: Any) -> None:
             )
             parser.add_argument("--role", choices=("root", "router", "subscriber"), default="subscriber",
                                 help="what the peer may be; a router may subscribe too (subscriber)")  # fmt: skip
+            parser.add_argument("--withheld", action="store_true",
+                                help="also receive what roots withhold from others (root --withhold)")  # fmt: skip
             parser.add_argument("--days", type=float, default=30.0, metavar="N", help="days until it expires (30)")
             continue
         parser.add_argument("file", metavar="POLICY", help="the policy file, changed in place")
@@ -66,6 +67,8 @@ def add_parsers(commands: Any) -> None:
         for who in ("subscribers", "routers"):
             parser.add_argument(f"--{who}", choices=("anyone", "granted"),
                                 help=f"which peers may be {who} (as before; at first: anyone)")  # fmt: skip
+        parser.add_argument("--tree-degree", type=int, metavar="N",
+                            help="for peers in the reference tree; 0: by their options (as before)")  # fmt: skip
 
 
 def keys(arguments: argparse.Namespace) -> int:
@@ -77,22 +80,19 @@ def keys(arguments: argparse.Namespace) -> int:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    from dht.identity import Identity
+    from dht.errors import IdentityError
+    from dht.issuing import key_in_words, new_key
 
-    identity = Identity.generate()
     try:
-        identity.save(_path(arguments.file))
-    except FileExistsError:
-        raise CliError(f"{arguments.file} already exists; a key is never overwritten", ExitCode.KEY_FILE) from None
-    except OSError as error:
-        raise CliError(f"{arguments.file}: {error.strerror}", ExitCode.KEY_FILE) from None
-    print(f"peer id (and fingerprint of the streams it owns): {identity.fingerprint}")
+        print(key_in_words(new_key(_path(arguments.file))))
+    except IdentityError as error:
+        raise CliError(str(error), ExitCode.KEY_FILE) from None
 
 
 def _show(arguments: argparse.Namespace) -> None:
     from dht.identity import Identity, id_text
     from dht.streams import Grant
-    from peer.trust.grants import ROUTE, JoinGrant
+    from peer.trust.grants import ROUTE, WITHHELD, JoinGrant
 
     path = _path(arguments.file)
     text = _text(path)
@@ -105,6 +105,7 @@ def _show(arguments: argparse.Namespace) -> None:
         case "skymesh-grant-v2":
             grant = JoinGrant.from_text_untrusted(text)
             role = "router" if grant.roles & ROUTE else "subscriber"
+            role += ", and receive withheld packets," if grant.roles & WITHHELD else ""
             _print_grant(role, grant.stream, grant.peer_id, id_text(grant.owner), grant.expires_at)
         case "skymesh-policy-v1":
             _print_policy(_policy(path))
@@ -126,31 +127,29 @@ def _print_policy(policy: Policy) -> None:
 
     subscribers = "granted" if policy.rules & SUBSCRIBERS_NEED_GRANTS else "anyone"
     routers = "granted" if policy.rules & ROUTERS_NEED_GRANTS else "anyone"
-    print(f"policy {policy.version} of {policy.stream}: subscribers {subscribers}, routers {routers}; "
+    tree = f", tree degree {policy.tree_degree}" if policy.tree_degree is not None else ""
+    print(f"policy {policy.version} of {policy.stream}: subscribers {subscribers}, routers {routers}{tree}; "
           f"signed by the owner {policy.owner_text}")  # fmt: skip
     for peer_id in policy.revoked:
         print(f"revoked: {id_text(peer_id)}")
 
 
 def _grant(arguments: argparse.Namespace) -> None:
-    from dht.streams import Grant
-    from peer.trust.grants import ROLES, JoinGrant
+    from dht.issuing import expiry, root_grant
+    from peer.trust.grants import ROLES, WITHHELD, JoinGrant
 
-    if not 0 < arguments.days <= MAX_DAYS:
-        raise ValueError(f"--days must be above 0 and at most {MAX_DAYS}, got {arguments.days:g}")
-    owner, peer_id = _owner(arguments), _peer(arguments.peer)
-    expires_at = int(time.time() + arguments.days * 86_400)
+    owner, stream, now = _owner(arguments), arguments.stream, time.time()
     if arguments.role == "root":
-        print(Grant.issue(owner, stream=arguments.stream, peer_id=peer_id, expires_at=expires_at).to_text())
+        print(root_grant(owner, stream=stream, peer=arguments.peer, days=arguments.days, now=now))
         return
-    grant = JoinGrant.issue(
-        owner, stream=arguments.stream, peer_id=peer_id, roles=ROLES[arguments.role], expires_at=expires_at
-    )
+    peer_id, expires_at = _peer(arguments.peer), expiry(arguments.days, now)
+    roles = ROLES[arguments.role] | (WITHHELD if arguments.withheld else 0)
+    grant = JoinGrant.issue(owner, stream=stream, peer_id=peer_id, roles=roles, expires_at=expires_at)
     print(grant.to_text())
 
 
 def _set_policy(arguments: argparse.Namespace) -> None:
-    from peer.trust.grants import ROUTERS_NEED_GRANTS, SUBSCRIBERS_NEED_GRANTS
+    from peer.trust.grants import ROUTERS_NEED_GRANTS, SUBSCRIBERS_NEED_GRANTS, with_tree_degree
 
     path = _path(arguments.file)
     before = _policy(path) if path.exists() else None
@@ -163,6 +162,8 @@ def _set_policy(arguments: argparse.Namespace) -> None:
     ):
         if wanted is not None:
             rules = rules | bit if wanted == "granted" else rules & ~bit
+    if arguments.tree_degree is not None:
+        rules = with_tree_degree(rules, arguments.tree_degree or None)
     revoked = before.revoked if before is not None else ()
     _write(path, arguments, arguments.stream, rules, revoked, before)
 

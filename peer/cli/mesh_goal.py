@@ -16,6 +16,7 @@ from peer.cli.mesh_table import ordered, short_id
 from peer.cli.running import run
 from peer.cli.visiting import choose_owner, find, unknown, visitor
 from peer.goals import GoalError, parse_goal
+from peer.goals.syntax import Over
 from peer.goals.units import shown
 from peer.observe.crawl import Crawler, MeshView
 from peer.observe.goals import GoalView, look_at_goal, offer_goal
@@ -61,8 +62,9 @@ def show(settings: Settings) -> int:
         async with visitor(settings) as crawler:
             view = await _look(crawler, settings)
             goals = await goal_of(crawler, view)
-        print(json.dumps(as_dict(goals)) if settings["json"] else as_text(view, goals))
-        return ExitCode.NOT_ALL if goals.broken or goals.problems or goals.behind else ExitCode.OK
+        print(json.dumps(as_dict(view, goals)) if settings["json"] else as_text(view, goals))
+        is_met = not (goals.broken or goals.broken_together(costs_of(view, goals)))
+        return ExitCode.OK if is_met and not (goals.problems or goals.behind) else ExitCode.NOT_ALL
 
     return run(settings, command)
 
@@ -86,7 +88,15 @@ async def goal_of(crawler: Crawler, view: MeshView) -> GoalView:
     return await look_at_goal(crawler, view, owners[0] if owners else b"")
 
 
-def as_dict(goals: GoalView) -> dict[str, Any]:
+def costs_of(view: MeshView, goals: GoalView) -> list[float]:
+    """Of the peers over which the goal is taken, lowest first."""
+    goal = goals.held.goal if goals.held is not None else None
+    over = goal.cost.over if goal is not None else Over.PEERS
+    wanted = {Over.ROUTERS: ("router",), Over.CLIENTS: ("leaf",), Over.PEERS: ("router", "leaf")}[over]
+    return sorted(s.cost for peer, s in goals.said.items() if s.cost is not None and view.peers[peer].role in wanted)
+
+
+def as_dict(view: MeshView, goals: GoalView) -> dict[str, Any]:
     from dht import id_text
 
     held = goals.held
@@ -95,6 +105,8 @@ def as_dict(goals: GoalView) -> dict[str, Any]:
         "version": held.version if held is not None else None,
         "behind": goals.behind,
         "problems": goals.problems,
+        "unchecked": goals.unchecked,
+        "broken": goals.broken_together(costs_of(view, goals)),
         "peers": [
             {
                 "peer": id_text(peer),
@@ -115,7 +127,7 @@ def as_text(view: MeshView, goals: GoalView) -> str:
         return "no goal"
     since = datetime.fromtimestamp(held.version / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     lines = [f"goal      {held.text}", f"since     {since} UTC"]
-    costs = sorted(said.cost for peer, said in goals.said.items() if said.cost is not None and not _is_root(view, peer))
+    costs = costs_of(view, goals)
     dimension = held.goal.cost.cost.dimension if held.goal is not None else None
     if costs and dimension is not None:
         mean = sum(costs) / len(costs)
@@ -124,6 +136,8 @@ def as_text(view: MeshView, goals: GoalView) -> str:
     if goals.behind:
         lines.append(f"behind    {goals.behind} peers do not have this goal yet")
     lines += [f"problem   {problem}" for problem in goals.problems]
+    lines += [f"unchecked {constraint} (peers do not measure or say what it needs)" for constraint in goals.unchecked]
+    lines += [f"broken    {constraint}" for constraint in goals.broken_together(costs)]
     for peer, said in goals.broken:
         lines.append(f"broken    {said.broken} at {short_id(peer)} {endpoint_text(view.peers[peer].address)}")
     for one in ordered(view):
@@ -131,7 +145,3 @@ def as_text(view: MeshView, goals: GoalView) -> str:
         if said_here is not None and said_here.cost is not None and dimension is not None and one.role != "root":
             lines.append(f"  {short_id(one.peer_id)}  {shown(said_here.cost, dimension)}")
     return "\n".join(lines)
-
-
-def _is_root(view: MeshView, peer: bytes) -> bool:
-    return view.peers[peer].role == "root"

@@ -160,7 +160,7 @@ _ONLY_HERE: dict[str, tuple[Setting, ...]] = {
                 is_switch=True),
         Setting("expect", "with --tree: only the parents that the list of peers gives everybody", default=False,
                 is_switch=True),
-        Setting("tree_degree", "of --tree, as given to the peers", whole(3, MAX_TREE_DEGREE), 3, "N"),
+        Setting("tree_degree", "of --tree, if not the one that most peers say", whole(3, MAX_TREE_DEGREE), None, "N"),
         Setting("goal", "show the stream's goal, what each peer costs and which constraints it breaks", default=False,
                 is_switch=True),
         Setting("dot", "print a graph for Graphviz", default=False, is_switch=True),

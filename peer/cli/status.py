@@ -87,7 +87,9 @@ async def _note_others(crawler: Crawler, view: MeshView, settings: Settings) -> 
 
 def _show(view: MeshView, settings: Settings, goals: GoalView | None) -> None:
     if settings["json"]:
-        print(json.dumps(as_dict(view) | ({"goal": goal_as_dict(goals)} if goals is not None else {})), flush=True)
+        print(
+            json.dumps(as_dict(view) | ({"goal": goal_as_dict(view, goals)} if goals is not None else {})), flush=True
+        )
     elif settings["dot"]:
         print(as_dot(view), flush=True)
     else:
@@ -104,9 +106,11 @@ async def _show_tree(crawler: Crawler, view: MeshView, settings: Settings) -> bo
 
     assert crawler.directory is not None
     listed = await crawler.directory.places(view.stream, 0, MAX_PLACES)
-    found = tree_view.placed(view, {bytes(record.peer_id) for record in listed}, settings["tree_degree"])
+    ids = {bytes(record.peer_id) for record in listed}
+    degree = settings["tree_degree"] or tree_view.degree_of(view, ids)
+    found = tree_view.placed(view, ids, degree)
     if settings["json"]:
-        print(json.dumps({"stream": view.stream, "tree": tree_view.as_rows(found)}), flush=True)
+        print(json.dumps({"stream": view.stream, "degree": degree, "tree": tree_view.as_rows(found)}), flush=True)
     else:
         print(tree_view.as_text(view, found, only_expected=settings["expect"]), flush=True)
     return bool(found) and all(one.is_in_place for one in found)

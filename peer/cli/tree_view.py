@@ -1,19 +1,19 @@
 """`status --tree`: the reference tree of the listed peers, and whether each has the parents that it gives.
 
-The expected parents follow from the list of ids alone, as every peer computes them; capacities and the number of
-parents are those that most peers have.
+The expected parents follow from the list of ids alone, as every peer computes them; the tree's degree, capacities and
+the number of parents are those that most peers have.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dht.places import place_of
-from lazyclass import dataclass
 from peer.cli.mesh_table import printable, short_id
-from peer.mesh.reftree import Holders, Path, ReferenceTree, Rules, crown_of, expected_parents
+from peer.mesh.reftree import MAX_ARITY, Holders, Path, ReferenceTree, Rules, crown_of, expected_parents
 from peer.observe.crawl import MeshView, PeerView
 
 
@@ -29,6 +29,12 @@ class Placed:
     def is_in_place(self) -> bool:
         """With fewer roots than parents wanted, the tree gives too few: others may stand in for those."""
         return set(self.expected) <= set(self.peer.parents)
+
+
+def degree_of(view: MeshView, listed: Collection[bytes]) -> int:
+    """The degree of the tree that most of the listed peers say they follow. A peer may say anything."""
+    said = [view.peers[peer_id].tree_degree for peer_id in listed if peer_id in view.peers]
+    return _most([degree for degree in said if degree is not None and 3 <= degree <= MAX_ARITY + 1], 3)
 
 
 def placed(view: MeshView, listed: Collection[bytes], degree: int) -> list[Placed]:

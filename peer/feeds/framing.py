@@ -9,6 +9,7 @@ the splitter finds its way back by itself. A packet that is too long is passed o
     length   u32 in network order, then that many bytes
     nul      each document ends with a zero byte
     lines    each line is a packet
+    csv      each row becomes a JSON object, by the names in the first one (`framing_csv.py`)
 
 A document ends where its root element ends; comments and processing instructions after it go to the next one. Bytes
 must be in an encoding in which markup is ASCII (UTF-8, Latin-1): UTF-16 is garbage here.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, Protocol
 
+from peer.feeds.framing_csv import CsvSplitter
 from peer.feeds.framing_xml import MAX_DOCUMENT_BYTES, Skipped, XmlSplitter
 from peer.feeds.options import FRAMINGS
 
@@ -27,7 +29,7 @@ MAX_SKIP_BYTES: Final = 64 << 20
 
 
 class Splitter(Protocol):
-    """The face of all four."""
+    """The face of all five."""
 
     errors: Counter[str]
     is_broken: bool
@@ -50,6 +52,8 @@ def make_splitter(kind: str, *, max_document: int = MAX_DOCUMENT_BYTES, exact: b
             return SeparatorSplitter(b"\0", max_document=max_document)
         case "lines":
             return SeparatorSplitter(b"\n", max_document=max_document, exact=exact)
+        case "csv":
+            return CsvSplitter(max_document=max_document)
     raise ValueError(f"framing is one of {', '.join(FRAMINGS)}, not {kind!r}")
 
 

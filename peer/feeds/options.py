@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from peer.optionspec import day, decimal, option
 
 if TYPE_CHECKING:
     from datetime import date
 
-FRAMINGS = ("xml", "length", "nul", "lines")
+FRAMINGS = ("xml", "length", "nul", "lines", "csv")
 NUMBERINGS = ("asdi", "position", "content")
 
 _FEEDS = ("root", "root_from")
@@ -35,7 +35,7 @@ class FeedOptions:
     loop: bool = option(False, "start a file again when it ends", of=_FEEDS)
     framing: str = option(
         "auto",
-        "how packets are separated: auto, xml, length, nul, lines",
+        "how packets are separated: auto, xml, length, nul, lines (JSON lines, too), csv (a JSON object per row)",
         of=_FEEDS,
         choices=("auto", *FRAMINGS),
     )

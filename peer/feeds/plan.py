@@ -15,17 +15,18 @@ docs/feeds.md is the specification. This file understands the words; `serve` run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from dht.addresses import parse_endpoint
-from lazyclass import dataclass
 from peer.errors import FeedError
 from peer.feeds import plugins
 from peer.feeds.options import FRAMINGS, NUMBERINGS, FeedOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from peer.feeds.sequencer import Numbered
     from peer.feeds.sources import ByteSource
 
@@ -36,6 +37,10 @@ DEFAULT_FILE_RATE = 1_000.0
 """Packets a second from a file when nothing else is said: faster, and the history is gone before anybody has joined."""
 
 
+MakeBytes = Callable[[Callable[[str, int], None], "Path | None"], "ByteSource"]
+"""What to call when a socket listens, and a file for what the source remembers over a restart."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A source that was understood. Either `make_bytes`, or `packets` that carry their numbers already."""
@@ -43,7 +48,7 @@ class Plan:
     name: str
     numbering: str
     framing: str = "xml"
-    make_bytes: Callable[[Callable[[str, int], None]], ByteSource] | None = None
+    make_bytes: MakeBytes | None = None
     packets: Callable[[], Iterator[Numbered]] | None = None
     is_live: bool = False
     """It comes when it comes: no pace of ours."""
@@ -120,7 +125,7 @@ def _rss(options: FeedOptions, where: str) -> Plan:
     return Plan(
         name=options.source,
         numbering=numbering,
-        make_bytes=lambda on_listening: RssSource(where, options.poll),
+        make_bytes=lambda on_listening, memory: RssSource(where, options.poll, memory),
         is_live=True,
     )
 
@@ -186,22 +191,22 @@ def _bytes(options: FeedOptions, is_asdi: bool) -> Plan:
     )
 
 
-def _source(source: str, loop: bool) -> Callable[[Callable[[str, int], None]], ByteSource]:
+def _source(source: str, loop: bool) -> MakeBytes:
     from peer.feeds import sources
 
     scheme, separator, rest = source.partition("://")
     if source == "-":
-        return lambda on_listening: sources.DescriptorSource()
+        return lambda on_listening, memory: sources.DescriptorSource()
     if not separator:
-        return lambda on_listening: sources.FileSource(source, loop)
+        return lambda on_listening, memory: sources.FileSource(source, loop)
     if scheme not in ("tcp", "tcp-listen"):
         raise FeedError(
             f"a feed is a file, -, tcp://, tcp-listen://, asdi:, rss:, archive:, log: or demo, not {source!r}"
         )
     host, port = parse_tcp(rest, source)
     if scheme == "tcp":
-        return lambda on_listening: sources.TcpSource(host, port)
-    return lambda on_listening: sources.TcpListenSource(host, port, on_listening)
+        return lambda on_listening, memory: sources.TcpSource(host, port)
+    return lambda on_listening, memory: sources.TcpListenSource(host, port, on_listening)
 
 
 def parse_tcp(text: str, whole: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ import logging
 import random
 import urllib.error
 import urllib.request
-from dataclasses import field
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from time import time
@@ -18,7 +18,6 @@ from typing import Any
 
 import trio
 
-from lazyclass import dataclass
 from peer.errors import FeedError
 from peer.feeds.rss_items import (
     MAX_DOCUMENT_BYTES,
@@ -28,6 +27,7 @@ from peer.feeds.rss_items import (
     is_opml_untrusted,
     items_of_untrusted,
 )
+from peer.feeds.rss_memory import FeedMemory, load_memory, save_memory
 from peer.feeds.rss_schedule import PolledFeed, Schedule
 from peer.feeds.sources import Out
 from peer.version import version
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT = 20.0
 MAX_AT_ONCE = 8
+SAVE_INTERVAL = 5.0
+"""Seconds between two writes of the memory."""
 AGENT = f"skymesh/{version()}"
 SCHEMES = ("http://", "https://")
 
@@ -121,8 +123,12 @@ def _retry_after(text: str) -> float | None:
 class RssSource:
     where: str
     interval: float
+    memory: Path | None = None
+    """A file for what is remembered over a restart."""
     rng: random.Random = field(default_factory=random.Random)
     _seen: dict[str, SeenItems] = field(default_factory=dict)
+    _is_changed: bool = False
+    _saved_at: float = 0.0
 
     async def run(self, out: Out) -> None:
         """FeedError if the first document can't be had: after that, a feed that fails is only asked less often."""
@@ -138,12 +144,44 @@ class RssSource:
             if not urls:
                 raise FeedError(f"{self.where} lists no feeds")
             schedule.set_feeds(urls, trio.current_time())
-            while True:
-                await self._poll_due(schedule, out)
-                if is_list and trio.current_time() >= listing.next_at:
-                    await self._list_again(listing, schedule)
-                wake = min(schedule.next_at(), listing.next_at if is_list else float("inf"))
-                await trio.sleep_until(max(wake, trio.current_time() + 0.01))
+            await self._remember(schedule)
+            try:
+                await self._run(schedule, listing if is_list else None, out)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._save(schedule)
+
+    async def _run(self, schedule: Schedule, listing: PolledFeed | None, out: Out) -> None:
+        while True:
+            await self._poll_due(schedule, out)
+            if self._is_changed and trio.current_time() >= self._saved_at + SAVE_INTERVAL:
+                await self._save(schedule)
+            if listing is not None and trio.current_time() >= listing.next_at:
+                await self._list_again(listing, schedule)
+            wake = min(schedule.next_at(), listing.next_at if listing is not None else float("inf"))
+            if self._is_changed:
+                wake = min(wake, self._saved_at + SAVE_INTERVAL)
+            await trio.sleep_until(max(wake, trio.current_time() + 0.01))
+
+    async def _remember(self, schedule: Schedule) -> None:
+        if self.memory is None:
+            return
+        known = await trio.to_thread.run_sync(load_memory, self.memory, self.where)
+        for url, feed in schedule.feeds.items():
+            if url in known:
+                feed.tag, feed.modified = known[url].tag, known[url].modified
+                self._seen[url] = SeenItems(known[url].seen)
+
+    async def _save(self, schedule: Schedule) -> None:
+        if self.memory is None or not self._is_changed:
+            return
+        feeds = {
+            url: FeedMemory(feed.tag, feed.modified, self._seen[url].names)
+            for url, feed in schedule.feeds.items()
+            if url in self._seen
+        }
+        await trio.to_thread.run_sync(save_memory, self.memory, self.where, feeds)
+        self._is_changed, self._saved_at = False, trio.current_time()
 
     async def _poll_due(self, schedule: Schedule, out: Out) -> None:
         limit = trio.Semaphore(MAX_AT_ONCE)
@@ -166,8 +204,13 @@ class RssSource:
             feed.failed(retry_after=retry, now=trio.current_time(), rng=self.rng)
             log.warning("feed %s: %s; trying again in %.0f s", feed.url, error, feed.next_at - trio.current_time())
             return
-        for packet in self._seen.setdefault(feed.url, SeenItems()).new(items):
+        if answer.body is None:
+            return
+        self._is_changed = True
+        said, (feed.tag, feed.modified) = (feed.tag, feed.modified), ("", "")  # until all of it is handed over
+        for packet in self._seen.setdefault(feed.url, SeenItems()).fresh(items):
             await out.send(packet + b"\n")
+        feed.tag, feed.modified = said
 
     async def _list_again(self, listing: PolledFeed, schedule: Schedule) -> None:
         try:

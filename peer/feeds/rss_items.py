@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from lxml import etree
@@ -23,6 +24,7 @@ MAX_TEXT_BYTES = 32 << 10
 MAX_CATEGORIES = 32
 MAX_FEEDS = 10_000
 MAX_SEEN = 2_000
+NAME_DIGITS = 24
 """Items of one feed that are remembered as published; feeds show a few dozen at a time."""
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Where each field is, by local name: RSS first, then Atom and Dublin Core.
@@ -116,20 +118,22 @@ def _clean(text: str) -> str:
 
 
 class SeenItems:
-    """Which items of one feed were published. The oldest is forgotten beyond `MAX_SEEN`."""
+    """Which items of one feed were published, by short hashes. The oldest is forgotten beyond `MAX_SEEN`."""
 
-    def __init__(self) -> None:
-        self._seen: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, seen: Iterable[str] = ()) -> None:
+        self._seen: OrderedDict[str, None] = OrderedDict.fromkeys(seen)
 
-    def new(self, items: list[tuple[str, bytes]]) -> list[bytes]:
-        """The packets of those that were not there before, each once."""
-        found = []
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._seen)
+
+    def fresh(self, items: list[tuple[str, bytes]]) -> Iterator[bytes]:
+        """The packets of those that were not there before, each once. One counts as seen when the next is asked for."""
         for identity, packet in items:
-            if identity in self._seen:
-                self._seen.move_to_end(identity)
-                continue
-            self._seen[identity] = None
-            found.append(packet)
-        while len(self._seen) > MAX_SEEN:
-            self._seen.popitem(last=False)
-        return found
+            name = sha256(identity.encode(errors="replace")).hexdigest()[:NAME_DIGITS]
+            if name not in self._seen:
+                yield packet
+            self._seen[name] = None
+            self._seen.move_to_end(name)
+            if len(self._seen) > MAX_SEEN:
+                self._seen.popitem(last=False)

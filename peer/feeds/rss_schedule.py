@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from random import Random
-
-from lazyclass import dataclass
 
 MAX_BACKOFF = 3_600.0
 """Seconds between two tries of a feed that fails."""

@@ -281,7 +281,9 @@ class RootFeed:
     def _start_bytes(self, nursery: trio.Nursery) -> trio.MemoryReceiveChannel[bytes | None]:
         assert self.plan.make_bytes is not None
         send, receive = trio.open_memory_channel[bytes | None](CHANNEL_CHUNKS)
-        nursery.start_soon(self.plan.make_bytes(self._on_listening).run, send)
+        mark = self._file.path if self._file is not None else None
+        memory = mark.with_name(mark.name.replace("root-", "feed-", 1)) if mark is not None else None
+        nursery.start_soon(self.plan.make_bytes(self._on_listening, memory).run, send)
         return receive
 
     def _after(self, splitter: Splitter, *, is_break: bool) -> Splitter:

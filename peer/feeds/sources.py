@@ -11,13 +11,12 @@ import os
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 
 from dht.addresses import endpoint_text
-from lazyclass import dataclass
 from peer.errors import FeedError
 
 log = logging.getLogger(__name__)

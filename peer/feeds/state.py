@@ -6,7 +6,6 @@ runs, and begins from the highest mark that nobody holds.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from peer.errors import FeedError
 from peer.feeds.mark import Mark
+from peer.safe_file import replace_file
 
 _FORMAT = "skymesh root mark v1"
 _MAX_FILE_BYTES = 4_096
@@ -115,22 +115,7 @@ class MarkFile:
             "format": _FORMAT, "stream": self._stream, "an": mark.an, "time": mark.time, "settled": mark.settled,
             "exact": mark.exact,
         }  # fmt: skip
-        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(aside, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                json.dump(document, file)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self.path, json.dumps(document).encode() + b"\n")
         except OSError as error:
             raise FeedError(f"cannot write the root's mark {self.path}: {error.strerror}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink()

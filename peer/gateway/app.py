@@ -13,14 +13,13 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import trio
 
 from dcp.admission import HostBuckets
-from lazyclass import dataclass
 from peer.gateway import describe
 from peer.gateway.frames import as_sse, as_text
 from peer.gateway.history import MAX_QUERY_BYTES, History, Reader

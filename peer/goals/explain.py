@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from lazyclass import dataclass
 from peer.goals.syntax import (
     Along,
     Call,

@@ -1,6 +1,6 @@
 """From text to a `Goal`. The text may come from a stranger: size, depth and the number of parts are bounded.
 
-goal        minimize | maximize  system  [subject to constraint {, constraint}]
+goal        minimize | maximize  system  [subject to constraint {, constraint}]  [decided by peers | root]
 system      min | max | sum | average | product | variance | std ( cost ) [over routers | clients | peers]
 constraint  (system | cost)  < | > | <= | >= | !=  number [unit]
 cost        term {+ | - term}
@@ -22,6 +22,7 @@ from peer.goals.syntax import (
     Comparison,
     Constraint,
     Cost,
+    Decider,
     Function,
     Goal,
     NodeAggregate,
@@ -117,10 +118,16 @@ class _Parser:
                 if len(constraints) == MAX_CONSTRAINTS:
                     raise self._error(f"a goal has at most {MAX_CONSTRAINTS} constraints", at)
                 constraints.append(self._constraint())
+        by = Decider.PEERS
+        is_decided = self._is("decided")
+        if is_decided:
+            self._take()
+            self._expect("by")
+            by = Decider(self._expect(*Decider).text)
         if not self._is_a(Token.END):
-            after = ("','",) if constraints else ("'subject to'",)
+            after = () if is_decided else (("','",) if constraints else ("'subject to'",)) + ("'decided by'",)
             raise self._unexpected(*after, "the end")
-        return Goal(sense, cost, tuple(constraints))
+        return Goal(sense, cost, tuple(constraints), by)
 
     def _system(self) -> SystemCost:
         function = Function(self._expect(*Function).text)
@@ -160,7 +167,7 @@ class _Parser:
         taken = self._take()
         written = _shortest(taken.text)
         if not self._is_a(Token.UNIT):
-            if self._is_a(Token.WORD) and self._next.text not in ("subject", "over"):
+            if self._is_a(Token.WORD) and self._next.text not in ("subject", "over", "decided"):
                 raise self._error(f"unknown unit {self._next}", self._next.position, "a unit such as ms or KB/s")
             return Number(float(taken.text), "", written)
         unit = self._take().text

@@ -9,10 +9,10 @@ count. The stream's name is signed with it, and does not travel: a goal of one s
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from hashlib import sha256
 
 from dht.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed_by, peer_id_of
-from lazyclass import dataclass
 from peer.goals.errors import GoalError
 from peer.goals.parser import MAX_GOAL_BYTES, parse_goal, parse_goal_untrusted
 from peer.goals.syntax import Goal

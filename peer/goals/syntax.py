@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
-from lazyclass import dataclass
 from peer.goals.units import NUMBER, Dimension
 
 
@@ -61,6 +61,13 @@ class Over(StrEnum):
 class Sense(StrEnum):
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
+
+
+class Decider(StrEnum):
+    """Who decides which peers move."""
+
+    PEERS = "peers"
+    ROOT = "root"
 
 
 class Comparison(StrEnum):
@@ -181,10 +188,12 @@ class Goal:
     sense: Sense
     cost: SystemCost
     constraints: tuple[Constraint, ...] = ()
+    by: Decider = Decider.PEERS
 
     def __str__(self) -> str:
         text = f"{self.sense} {self.cost}"
-        return text + (f" subject to {', '.join(map(str, self.constraints))}" if self.constraints else "")
+        text += f" subject to {', '.join(map(str, self.constraints))}" if self.constraints else ""
+        return text + (f" decided by {self.by}" if self.by is not Decider.PEERS else "")
 
     def costs(self) -> Iterator[Cost]:
         """Every node cost that is needed: the goal's own and those of the constraints."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lazyclass import dataclass
 from peer.goals.syntax import Scope
 from peer.goals.units import NUMBER, RATE, TIME, Dimension
 
@@ -21,6 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 RESERVED = frozenset(
     {"minimize", "maximize", "subject", "to", "over", "path", "children", "link", "node", "min", "max", "sum"}
     | {"average", "product", "variance", "std", "routers", "brokers", "clients", "peers"}
+    | {"decided", "by", "root"}
 )
 
 

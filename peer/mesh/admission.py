@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcp.admission import HostBuckets
-from lazyclass import dataclass
 from peer.mesh.children import Child, ChildTable
 from peer.mesh.hostport import HostPort
 from peer.mesh.membership import Membership
@@ -72,7 +72,7 @@ class Admission:
         if earlier is not None:
             is_old = earlier.run == join.run and join.number <= earlier.number
             return RefuseReason.STALE if is_old else Admitted(earlier, CloseReason.REPLACED)
-        if self._children.room_for(join):
+        if self._children.room_for(join, now):
             return Admitted()
         move = self._placement.room(self._surroundings.at(now), join, address)
         evicted = None if move is None else self._children.links.get(move.child)

@@ -13,9 +13,9 @@ malformed and drop them, which costs nothing else.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from enum import IntEnum
 
-from lazyclass import dataclass
 from peer.mesh.messages import VERSION, MalformedMessage
 
 MAX_ATTRIBUTES = 16

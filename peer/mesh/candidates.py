@@ -7,10 +7,10 @@ experience (refusals, time-outs, measured round trips). It decides nothing: choo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
-from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import MAX_LEVEL, PeerAt, PeerId, RefuseReason
 

@@ -7,10 +7,10 @@ hold a link to us: that is what lets a level rise (R4).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 from peer.mesh.messages import MAX_PEERS_IN_ANSWER, MAX_REFERRALS, Join, PeerAt, PeerId, Report
 
@@ -41,30 +41,53 @@ class Child:
 
 class ChildTable:
     def __init__(self, config: MeshConfig) -> None:
-        self._config = config
+        self._config = self._limited = config
         self.links: dict[LinkId, Child] = {}
+        self.borrows: Callable[[Join, float], bool] = lambda join, now: False
+        """Whether a join of an exchange may have a slot that is kept for repairs (`trading.py`)."""
+        self.most: Callable[[], int | None] = lambda: None
+        """The most children that the stream's goal allows; None: it says nothing about that."""
 
     def __len__(self) -> int:
         return len(self.links)
 
     @property
+    def _sized(self) -> MeshConfig:
+        """The configuration with as many slots as the goal allows; children beyond them stay."""
+        most = self.most()
+        capacity = self._config.capacity if most is None else max(0, min(most, self._config.capacity))
+        if capacity != self._limited.capacity:
+            self._limited = replace(self._config, capacity=capacity)
+        return self._limited
+
+    @property
     def free(self) -> int:
-        return max(0, self._config.capacity - self._config.reserved_slots - len(self.links))
+        return max(0, self._sized.capacity - self._sized.reserved_slots - len(self.links))
 
     @property
     def free_for_repair(self) -> int:
-        return max(0, self._config.capacity - len(self.links))
+        return max(0, self._sized.capacity - len(self.links))
 
     @property
     def room_for_repair(self) -> int:
-        """What a record promises to repairs: free slots, and those of childless children that have another parent."""
+        """What a record promises to repairs: free slots, and those of childless children that have another parent.
+
+        The goal's limit does not count: an urgent repair may go beyond it.
+        """
         movable = 0
         if self._config.makes_room:
             movable = sum(c.is_childless and c.report is not None and c.report.parents > 1 for c in self.links.values())
-        return self.free_for_repair + movable
+        return max(0, self._config.capacity - len(self.links)) + movable
 
-    def room_for(self, join: Join) -> bool:
-        return (self.free_for_repair if join.has_children and not join.is_optional else self.free) > 0
+    def room_for(self, join: Join, now: float) -> bool:
+        if self.free > 0:
+            return True
+        if join.is_optional:
+            return self.free_for_repair > 0 and self.borrows(join, now)
+        if join.is_urgent and len(self.links) < self._config.capacity - self._config.reserved_slots:
+            return True
+        limit = self._config if join.is_urgent else self._sized
+        return join.has_children and len(self.links) < limit.capacity
 
     def peer_ids(self) -> set[PeerId]:
         return {c.peer_id for c in self.links.values()}

@@ -5,10 +5,8 @@ The defaults are for a LAN or a good wide-area network with data flowing; `wan()
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
-
-from lazyclass import dataclass
 
 MAX_NAME_BYTES = 64
 """Of a peer's name and of its version."""

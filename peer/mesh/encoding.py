@@ -6,8 +6,8 @@ lists carry a count that is checked before anything is allocated. Each `decode_*
 and nothing else.
 
     version u8, type u8, then:
-    JOIN     flags u8 (1 repair, 2 has children, 4 optional), level u32, wanted u8, parents u8, resilience u8, run u64,
-             number u32, peer id
+    JOIN     flags u8 (1 repair, 2 has children, 4 optional, 8 trade, 16 urgent), level u32, wanted u8, parents u8,
+             resilience u8, run u64, number u32, peer id
     ACCEPT   level u32, hops u8, resilience u8, feed
     REFUSE   count u8, count x (peer)
     BEAT     flags u8 (1 leaving), level u32, hops u8, resilience u8, feed                (parent to child)
@@ -118,9 +118,9 @@ _MEASURE = struct.Struct(">Q")
 
 MAX_DISPUTES_BYTES = 255
 MAX_PROTECTION_BYTES = 32
-_STREAM, _NAME, _VERSION, _RATE, _LOSS, _DISPUTES, _PROTECTION, _SOURCES = range(1, 9)
+_STREAM, _NAME, _VERSION, _RATE, _LOSS, _DISPUTES, _PROTECTION, _SOURCES, _TREE_DEGREE = range(1, 10)
 
-_REPAIR, _HAS_CHILDREN, _OPTIONAL = 0x01, 0x02, 0x04
+_REPAIR, _HAS_CHILDREN, _OPTIONAL, _TRADE, _URGENT = 0x01, 0x02, 0x04, 0x08, 0x10
 _LEAVING = 0x01
 _ROOTED = 0x01
 _ADDRESS_BYTES = {4: 4, 6: 16}
@@ -131,7 +131,8 @@ _ADDRESS_BYTES = {4: 4, 6: 16}
 
 def encode_join(join: Join) -> bytes:
     flags = (_REPAIR if join.is_repair else 0) | (_HAS_CHILDREN if join.has_children else 0)
-    flags |= _OPTIONAL if join.is_optional else 0
+    flags |= (_OPTIONAL if join.is_optional else 0) | (_TRADE if join.is_trade else 0)
+    flags |= _URGENT if join.is_urgent else 0
     return _JOIN.pack(
         VERSION, MessageType.JOIN, flags, join.level, join.wanted, join.parents, join.resilience, join.run, join.number
     ) + _encode_peer_id(join.peer_id)
@@ -218,6 +219,8 @@ def _encode_about(about: About) -> bytes:
         values[_PROTECTION] = about.protection.encode()[:MAX_PROTECTION_BYTES]
     if about.sources:
         values[_SOURCES] = " ".join(about.sources).encode()[:MAX_SOURCES_BYTES]
+    if about.tree_degree is not None:
+        values[_TREE_DEGREE] = bytes((about.tree_degree,))
     return _COUNT.pack(VERSION, MessageType.SELF, len(values)) + b"".join(
         bytes((tag, len(value))) + value for tag, value in values.items()
     )
@@ -260,6 +263,8 @@ def decode_join_untrusted(body: bytes) -> Join:
         bool(flags & _REPAIR),
         bool(flags & _HAS_CHILDREN),
         bool(flags & _OPTIONAL),
+        bool(flags & _TRADE),
+        bool(flags & _URGENT),
     )
 
 
@@ -352,6 +357,7 @@ def _decode_about(body: bytes) -> About:
         _decode_text(values.get(_DISPUTES, b""), MAX_DISPUTES_BYTES),
         _decode_text(values.get(_PROTECTION, b""), MAX_PROTECTION_BYTES),
         tuple(_decode_text(values.get(_SOURCES, b""), MAX_SOURCES_BYTES).split()),
+        next(iter(values.get(_TREE_DEGREE, b"")), None),
     )
 
 

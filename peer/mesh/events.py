@@ -6,9 +6,8 @@ must be run in the order given and before the next input; those on a link that h
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
-
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from peer.mesh.hostport import HostPort

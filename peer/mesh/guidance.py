@@ -16,6 +16,8 @@ from peer.mesh.events import Inquire, Inquiry, SendMessage
 from peer.mesh.membership import SEEKING
 from peer.mesh.messages import MalformedMessage, ParentsRequest, PeerId, Peers
 from peer.mesh.timers import Timer
+from peer.mesh.trades import is_trade_message
+from peer.mesh.trading import Trader, Trading
 
 if TYPE_CHECKING:
     from random import Random
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from peer.mesh.events import LinkId
     from peer.mesh.hostport import HostPort
     from peer.mesh.parents import ParentTable
+    from peer.mesh.placement.moves import Trade
     from peer.mesh.placement.neighbourhood import Neighbourhood
+    from peer.mesh.seeking import Seeking
     from peer.mesh.state import MeshState
     from peer.mesh.surroundings import Surroundings
 
@@ -42,7 +46,7 @@ MAX_GOALS_PER_SECOND = 5.0
 
 
 @runtime_checkable
-class Guide(Protocol):
+class Guide(Trader, Protocol):
     """A placement that follows a goal. Calls are synchronous and never nested."""
 
     trial: float
@@ -59,14 +63,14 @@ class Guide(Protocol):
     def take_goal(self, data: bytes) -> bool:
         """Whether it is the owner's and newer than ours; then it is ours from now on."""
 
-    def values(self, around: Neighbourhood) -> Mapping[int, bytes]:
-        """What to say about ourselves."""
+    def values(self, around: Neighbourhood, parent: PeerId | None = None) -> Mapping[int, bytes]:
+        """What to say about ourselves, to this parent or to anybody."""
 
     def heard(self, peer: PeerId, values: Mapping[int, bytes], now: float) -> bool:
         """A neighbour's attributes; whether it has a newer goal."""
 
-    def measured(self, peer: PeerId, round_trip: float, values: Mapping[int, bytes], now: float) -> None:
-        """A candidate answered."""
+    def is_due(self, own: PeerId) -> bool:
+        """Whether a better place is to be looked for at once; said once."""
 
     def to_probe(self, around: Neighbourhood, rng: Random) -> list[PeerId]:
         """Whom to measure before a better place is looked for."""
@@ -81,9 +85,14 @@ class Guidance:
         candidates: CandidateCache,
         surroundings: Surroundings,
         guide: Guide | None,
+        seeking: Seeking,
     ) -> None:
         self._own, self._parents, self._children, self._candidates = own, parents, children, candidates
         self._surroundings, self._guide = surroundings, guide
+        self._trading: Trading | None = None
+        if guide is not None:
+            self._trading = Trading(own, parents, children, candidates, surroundings, seeking, guide)
+            children.most = lambda: guide.limit(own.config.capacity)
         self._probes: dict[Inquiry, tuple[PeerId, float]] = {}
         self._told_at = {"up": float("-inf"), "down": float("-inf")}
         self._explored_at = float("-inf")
@@ -98,6 +107,20 @@ class Guidance:
         """How long to keep a parent that may be given up for a new one."""
         return self._guide.trial if self._guide is not None and self._guide.is_active else 0.0
 
+    @staticmethod
+    def speaks(body: bytes) -> bool:
+        """Whether a message or an inquiry belongs here."""
+        return attributes.is_attribute_message(body) or is_trade_message(body)
+
+    def arrived(self, link: LinkId, peer_id: PeerId) -> float:
+        """A better parent was joined: how long to hold it beside the one that it may replace."""
+        return 0.0 if self._trading is not None and self._trading.arrived(link, peer_id) else self.trial
+
+    def trade(self, move: Trade, now: float) -> None:
+        """Try to exchange slots."""
+        if self._trading is not None:
+            self._trading.begin(move, now)
+
     def values(self, now: float) -> Mapping[int, bytes]:
         """What we say about ourselves now; empty without a goal."""
         return self._guide.values(self._surroundings.at(now)) if self._guide is not None else {}
@@ -110,11 +133,22 @@ class Guidance:
         if self._guide is None or not self.is_active or not links or now - self._told_at[way] < TELL_INTERVAL:
             return
         self._told_at[way] = now
+        if up:
+            around = self._surroundings.at(now)
+            for parent in around.parents:  # each is told what it is worth to us
+                values = self._guide.values(around, parent.peer_id)
+                self._send(parent.link, Attributes(tuple(values.items())))
+            return
         self._own.effects.append(SendMessage(tuple(links), self._attributes(self._guide, now)))
+        if self._trading is not None:
+            self._trading.tidy(now)
 
     def receive(self, link: LinkId, body: bytes, now: float) -> None:
         neighbour = self._parents.links.get(link) or self._children.links.get(link)
-        if neighbour is None or self._guide is None:
+        if neighbour is None or self._guide is None or self._trading is None:
+            return
+        if is_trade_message(body):
+            self._trading.receive(link, body, now)
             return
         try:
             message = attributes.decode_untrusted(body)
@@ -125,6 +159,8 @@ class Guidance:
             case Attributes(values):
                 if self._guide.heard(neighbour.peer_id, dict(values), now):
                     self._send(link, GoalRequest())
+                if self._own.state in SEEKING and self._guide.is_due(self._own.peer_id):
+                    self._own.timers.set_earlier(Timer.REPLACE, now)
             case GoalRequest() if self._guide.goal_data:
                 self._send(link, GoalData(self._guide.goal_data))
             case GoalData(data):
@@ -151,8 +187,10 @@ class Guidance:
 
     def answer(self, request: bytes, address: HostPort, now: float) -> bytes | None:
         """An inquiry about the goal or our attributes, or the offer of a goal."""
-        if self._guide is None:
+        if self._guide is None or self._trading is None:
             return None
+        if is_trade_message(request):
+            return self._trading.answer(request, address, now)
         try:
             asked = attributes.decode_untrusted(request)
         except MalformedMessage:
@@ -197,7 +235,7 @@ class Guidance:
         """Whether the answer was to one of these inquiries."""
         asked = self._probes.pop(inquiry, None)
         if asked is None:
-            return False
+            return self._trading is not None and self._trading.answered(inquiry, answer, now)
         peer, sent_at = asked
         try:
             if attributes.is_attribute_message(answer):
@@ -213,4 +251,5 @@ class Guidance:
         return True
 
     def timed_out(self, inquiry: Inquiry) -> bool:
-        return self._probes.pop(inquiry, None) is not None
+        is_ours = self._probes.pop(inquiry, None) is not None
+        return is_ours or (self._trading is not None and self._trading.timed_out(inquiry))

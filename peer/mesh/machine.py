@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from peer.mesh import encoding, messages
 from peer.mesh.admission import Admission
 from peer.mesh.advertising import Advertising
-from peer.mesh.attributes import is_attribute_message
 from peer.mesh.candidates import AVOIDANCE, CandidateCache
 from peer.mesh.children import ChildTable
 from peer.mesh.disputes import DisputeMemory
@@ -101,8 +100,8 @@ class Mesh:
         disputes = DisputeMemory(config.dispute_lifetime)
         surroundings = Surroundings(own, *tables, disputes=disputes, observer=observer, coverage=coverage)
         guide = placement if isinstance(placement, Guide) else None
-        self.guidance = Guidance(own, *tables[:3], surroundings, guide)
         self._seeking = Seeking(own, *tables, placement=placement, surroundings=surroundings, query=query)
+        self.guidance = Guidance(own, *tables[:3], surroundings, guide, self._seeking)
         self._admission = Admission(
             own, *tables[:2], placement=placement, surroundings=surroundings, admits=admits, carries=carries
         )
@@ -277,7 +276,7 @@ class Mesh:
         own.timers.set_earlier(Timer.WATCH, now + own.config.suspect_after)
         if join.replaces is not None and len(self.parents.sound()) > own.parents_to_hold:
             own.counters["moved_nearer"] += 1
-            own.timers.set(Timer.PRUNE, now + self.guidance.trial)
+            own.timers.set(Timer.PRUNE, now + self.guidance.arrived(link, join.peer_id))
         self._advertising.touch(now)
         self._upkeep.review(now)
 
@@ -305,7 +304,7 @@ class Mesh:
 
     def receive_message(self, link: LinkId, body: bytes, *, now: float) -> None:
         self._enter(now)
-        if is_attribute_message(body):
+        if self.guidance.speaks(body):
             self.guidance.receive(link, body, now)
             return
         try:
@@ -335,7 +334,7 @@ class Mesh:
     def answer_inquiry(self, request: bytes, address: HostPort, *, now: float) -> bytes | None:
         """The answer to send, or None for nonsense and for too many questions that cost work (both counted)."""
         self._enter(now)
-        answers = self.guidance if is_attribute_message(request) else self._inquiries
+        answers = self.guidance if self.guidance.speaks(request) else self._inquiries
         return answers.answer(request, address, now)
 
     def inquiry_answered(self, inquiry: Inquiry, answer: bytes, *, now: float) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
 
-from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 
 PeerId = NewType("PeerId", bytes)
@@ -108,6 +108,10 @@ class Join:
     has_children: bool
     is_optional: bool = False
     """It has its parents and only seeks a better place: no slot kept for repairs, and nobody has to go for it."""
+    is_trade: bool = False
+    """It was promised a slot in an exchange, which may be one kept for repairs (`trading.py`)."""
+    is_urgent: bool = False
+    """It has found no parent for a while: the goal's limit on children does not count for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,8 @@ class About:
     """What it asks its parents to send unasked: plain, copy, 1 per 8, ..."""
     sources: tuple[str, ...] = ()
     """What a combined stream consists of; empty for every other."""
+    tree_degree: int | None = None
+    """Of the reference tree that it follows."""
 
 
 LinkMessage = Beat | Report | Probe | Echo

@@ -7,10 +7,9 @@ fed from a root, not leaving, and, after a sleep of ours, has proved that it sti
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from peer.mesh.hostport import HostPort
 from peer.mesh.liveness import RootFeed, RootMemory, Verdict, resilience, verdict
 from peer.mesh.messages import MAX_HOPS, MAX_PEERS_IN_ANSWER, UNFED, Accept, Beat, PeerAt, PeerId, RootProof

@@ -23,13 +23,13 @@ from peer.mesh.messages import (
     RefuseReason,
 )
 from peer.mesh.parents import ParentTable, PendingJoin
-from peer.mesh.placement.moves import Replace, Vacate
+from peer.mesh.placement.moves import Replace
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
     from peer.mesh.children import ChildTable
     from peer.mesh.hostport import HostPort
-    from peer.mesh.placement.moves import Placement
+    from peer.mesh.placement.moves import Placement, Trade, Vacate
     from peer.mesh.placement.neighbourhood import Neighbourhood
     from peer.mesh.state import MeshState
     from peer.mesh.surroundings import Surroundings
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 LOOKUP_COUNT = 24
 """Candidates asked of the directory at once: three choices of eight."""
 MAX_DOUBLINGS = 16
+URGENT_ROUNDS = 2
+"""After so many rounds without a parent the goal's limits on children no longer count for us."""
 MAX_INQUIRIES = 32
 """Children inquiries in flight; the walk asks one a refusal, and a refusal beyond this is only a refusal."""
 
@@ -121,15 +123,21 @@ class Seeking:
         move = self._placement.wanted(around, self._own.rng)
         return None if move is None else self._allowed(move.candidate, around)
 
-    def improve(self, now: float) -> bool:
-        """Make before break: a better parent is joined first, then one is given up. True: the children are to go."""
-        around = self._surroundings.at(now)
-        move = self._placement.better(around, self._own.rng)
+    def improve(self, now: float) -> Vacate | Trade | None:
+        """Make before break: a better parent is joined first, then one is given up. What needs more than a join is
+        returned."""
+        move = self._placement.better(self._surroundings.at(now), self._own.rng)
         if isinstance(move, Replace):
-            candidate = self._allowed(move.candidate, around)
-            if candidate is not None:
-                self._join(candidate, now, replaces=move.parent)
-        return isinstance(move, Vacate)
+            self.replace(move.candidate, move.parent, now)
+            return None
+        return move
+
+    def replace(self, peer_id: PeerId, parent: LinkId, now: float, *, is_trade: bool = False) -> bool:
+        """Join a candidate, beside the parent that it is to replace; False if levels or our experience forbid it."""
+        candidate = self._allowed(peer_id, self._surroundings.at(now))
+        if candidate is not None:
+            self._join(candidate, now, replaces=parent, is_trade=is_trade)
+        return candidate is not None
 
     def probe(self, now: float) -> None:
         """Ask a peer on whose life our place depends whether it lives."""
@@ -158,7 +166,9 @@ class Seeking:
 
     # Joins
 
-    def _join(self, candidate: Candidate, now: float, *, replaces: LinkId | None = None) -> None:
+    def _join(
+        self, candidate: Candidate, now: float, *, replaces: LinkId | None = None, is_trade: bool = False
+    ) -> None:
         own = self._own
         link = own.new_link()
         self._joins += 1
@@ -178,6 +188,8 @@ class Seeking:
             is_repair=own.is_repairing and replaces is None,
             has_children=has_children,
             is_optional=replaces is not None,
+            is_trade=is_trade,
+            is_urgent=replaces is None and self._rounds >= URGENT_ROUNDS,
         )
         own.counters["joins_sent"] += 1
         own.effects.append(OpenLink(link, candidate.peer_id, candidate.address, encode_join(hello)))

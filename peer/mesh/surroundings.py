@@ -34,6 +34,13 @@ class LinkObserver(Protocol):
     def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         """What was measured on the links."""
 
+    def measures(self) -> Mapping[str, float]:
+        """What this peer measured of itself, by the names of the metrics in goals."""
+
+    @property
+    def has_client(self) -> bool:
+        """Whether packets are handed to a client here."""
+
 
 class NoObserver:
     """For a machine whose owner knows nothing more, as in simulations of the mesh alone."""
@@ -49,6 +56,13 @@ class NoObserver:
 
     def qualities(self, now: float) -> Mapping[LinkId, LinkQuality]:
         return {}
+
+    def measures(self) -> Mapping[str, float]:
+        return {}
+
+    @property
+    def has_client(self) -> bool:
+        return False
 
 
 class Surroundings:
@@ -90,4 +104,7 @@ class Surroundings:
             pending=tuple(join.address for join in self._pending.values()),
             coverage=self._coverage,
             qualities=lambda: observer.qualities(now),
+            measures=observer.measures,
+            own=own.peer_id,
+            has_client=observer.has_client or own.config.capacity == 0,
         )

@@ -22,6 +22,7 @@ from peer.mesh.events import (
 from peer.mesh.guidance import PERIOD, PROBE_PATIENCE, Guidance
 from peer.mesh.membership import SEEKING, Input, Membership
 from peer.mesh.messages import UNPLACED, CloseReason
+from peer.mesh.placement.moves import Trade
 from peer.mesh.timers import Timer
 
 if TYPE_CHECKING:
@@ -244,7 +245,10 @@ class Upkeep:
             if is_disputed:
                 self._seeking.look_up(now)
             self._seeking.probe(now)
-            if self._seeking.improve(now):
+            move = self._seeking.improve(now)
+            if isinstance(move, Trade):
+                self._guidance.trade(move, now)
+            elif move is not None:
                 self._vacate(now)
 
     def _vacate(self, now: float) -> None:

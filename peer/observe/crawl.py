@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,7 +22,6 @@ from dcp.driver import Driver
 from dcp.events import Event, InquiryAnswered
 from dcp.links.address import UDP
 from dcp.udp import UdpSocket
-from lazyclass import dataclass
 from peer.dht_ways import DirectoryWays
 from peer.mesh import encoding
 from peer.mesh.hostport import HostPort
@@ -92,6 +91,8 @@ class PeerView:
     """What it asks its parents to send unasked, in its words."""
     disputes: str = ""
     """Which of its parents it contradicts, and why, in its words."""
+    tree_degree: int | None = None
+    """Of the reference tree that it follows, as it says."""
 
     @property
     def lacks_parents(self) -> bool:
@@ -233,6 +234,7 @@ class Crawler:
             peer.name, peer.version = about.name, about.version
             peer.packets_per_second, peer.loss = about.packets_per_second, about.loss
             peer.disputes, peer.protection = about.disputes, about.protection
+            peer.tree_degree = about.tree_degree
         await self._name_peers(view, queue, peer, ParentsRequest(), peer.parents)
         fruitless = 0
         while len(peer.children) < state.children and fruitless < FRUITLESS_TRIES and view.is_whole:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from lazyclass import dataclass
 from peer.goals.signed import MalformedGoal, OwnedGoal, read_goal_untrusted
+from peer.goals.syntax import Constraint, SystemCost
+from peer.goals.units import shown
 from peer.mesh import attributes
 from peer.mesh.attributes import Attributes, AttributesRequest, GoalData, GoalRequest
 from peer.mesh.messages import MalformedMessage
+from peer.optimizer.costs import aggregate
+from peer.optimizer.course import unmeasured
 from peer.optimizer.said import Said, read_said_untrusted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from peer.mesh.hostport import HostPort
     from peer.observe.crawl import Crawler, MeshView, PeerView
 
@@ -37,6 +43,38 @@ class GoalView:
         """Peers that break a constraint, the worst first."""
         found = [(peer, said) for peer, said in self.said.items() if said.broken]
         return sorted(found, key=lambda f: -f[1].violation)
+
+    def broken_together(self, costs: Sequence[float]) -> list[str]:
+        """Constraints on the whole system that these costs of its peers break, each with the value that it has."""
+        goal = self.held.goal if self.held is not None else None
+        if goal is None or not costs:
+            return []
+        found = []
+        for constraint in goal.constraints:
+            if (metric := self._system_of(constraint)) is not None:
+                value = aggregate(metric.function, costs)
+                if constraint.excess(value):
+                    found.append(f"{constraint}: it is {shown(value, metric.dimension)}")
+        return found
+
+    def _system_of(self, constraint: Constraint) -> SystemCost | None:
+        """Peers say the cost that the goal is about; a constraint on another one can't be computed from that."""
+        metric, goal = constraint.metric, self.held.goal if self.held is not None else None
+        is_known = isinstance(metric, SystemCost) and goal is not None and metric.cost == goal.cost.cost
+        return metric if isinstance(metric, SystemCost) and is_known else None
+
+    @property
+    def unchecked(self) -> list[str]:
+        """Constraints that nobody can check: they need what peers do not measure or say."""
+        goal = self.held.goal if self.held is not None else None
+        found = []
+        for constraint in goal.constraints if goal is not None else ():
+            if isinstance(constraint.metric, SystemCost):
+                if self._system_of(constraint) is None:
+                    found.append(str(constraint))
+            elif unmeasured(constraint.metric):
+                found.append(str(constraint))
+        return found
 
     @property
     def problems(self) -> list[str]:

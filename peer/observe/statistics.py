@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dcp.links.address import carrier_of
 from dht.addresses import endpoint_text
-from lazyclass import dataclass
 from peer.role import Role
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ has become.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from lazyclass import dataclass
 from peer.goals.syntax import Function, Kind, NodeAggregate, Sense
 from peer.optimizer.costs import Evaluator
 from peer.optimizer.layout import Layout, Move, Saved

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import add, mul, sub
 from typing import NamedTuple, Protocol
 
-from lazyclass import dataclass
 from peer.goals.syntax import (
     Along,
     Arithmetic,

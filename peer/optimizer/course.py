@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from lazyclass import dataclass
 from peer.goals.syntax import (
     Along,
     Arithmetic,
@@ -29,9 +29,11 @@ from peer.goals.syntax import (
 from peer.goals.vocabulary import Vocabulary
 from peer.optimizer.blending import blend
 
-LINK_MEASURED = frozenset({"latency", "loss"})
-NODE_MEASURED = ("cpu", "fanout", "load", "hops", "parents")
+LINK_MEASURED = frozenset({"latency", "loss", "lateness", "rate", "bandwidth"})
+NODE_MEASURED = ("cpu", "fanout", "load", "hops", "parents", "own_rate", "incoming", "outgoing", "superfluous")
 """What a peer knows of itself, and says to its neighbours in this order. Append only: the order is the protocol."""
+OF_CHILDREN = frozenset({"node.fanout", "node.load"})
+"""What the number of children decides alone: constraints on these are kept when a child asks for a slot."""
 MAX_AGGREGATES = 8
 PENALTY = 1e6
 """How much more a constraint that is broken by its own threshold weighs than a cost of 1: constraints come first."""
@@ -68,6 +70,21 @@ class Course:
             self.problem = "the goal does not depend on paths, so a peer cannot tell by itself which parent is better"
         elif len(self.aggregates) > MAX_AGGREGATES:
             self.problem = f"the goal has {len(self.aggregates)} aggregates, at most {MAX_AGGREGATES} are followed"
+
+    def child_limit(self, capacity: int) -> int | None:
+        """The most children, up to the capacity, with which no constraint on children is broken; None without one.
+
+        If no number will do, it is the one that breaks them least.
+        """
+        about = [limit for limit in self._limits if _is_about_children(_cost_of(limit))]
+        if not about:
+            return None
+
+        def broken(children: int) -> float:
+            node = {"fanout": float(children), "load": children / max(1, capacity)}
+            return sum(limit.excess(self._node_cost(_cost_of(limit), {}, node)) for limit in about)
+
+        return min(range(capacity, -1, -1), key=broken)
 
     @property
     def start(self) -> list[float]:
@@ -128,6 +145,10 @@ class Course:
                 return self._words.functions[name].call(*(self._evaluate(each, read, known) for each in arguments))
             case NodeAggregate():
                 return (known or {}).get(cost, 0.0)
+
+
+def _is_about_children(cost: Cost) -> bool:
+    return all(str(p) in OF_CHILDREN for p in parts(cost) if isinstance(p, Value | NodeAggregate))
 
 
 def _cost_of(constraint: Constraint) -> Cost:

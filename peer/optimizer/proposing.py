@@ -6,9 +6,9 @@ The same rules serve whole meshes in a simulation and a peer among real ones, so
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from lazyclass import dataclass
 from peer.optimizer.blending import LEAST_ODDS, blend
 
 Name = TypeVar("Name", bound=Hashable)

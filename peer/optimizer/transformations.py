@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from random import Random
 
-from lazyclass import dataclass
 from peer.optimizer.layout import Layout, Move
 
 MAX_STEPS = 16

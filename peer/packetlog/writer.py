@@ -20,10 +20,10 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from lazyclass import dataclass
 from peer.packetlog.files import (
     INDEX_SUFFIX,
     LOCK,

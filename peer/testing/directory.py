@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from random import Random
 from typing import TYPE_CHECKING
 
-from dht.places import place_of
+from dht.places import PLACES, place_of
 from peer.mesh.messages import UNPLACED
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class SimDirectory:
         self._now: dict[PeerId, tuple[CandidateRecord, float]] = {}
         self._before: dict[PeerId, CandidateRecord] = {}
         self._levels: list[tuple[int, PeerId]] = []
+        self._places: list[tuple[int, PeerId]] = []
         self.lookups = 0
 
     def publish(self, record: CandidateRecord, now: float) -> None:
@@ -37,6 +38,8 @@ class SimDirectory:
         if old is None or old[0].level != record.level:
             self._unlist(record.peer_id)
             insort(self._levels, (record.level, record.peer_id))
+        if record.is_placed and (old is None or not old[0].is_placed):
+            insort(self._places, (place_of(STREAM, record.peer_id), record.peer_id))
         self._now[record.peer_id] = (record, now)
 
     def withdraw(self, peer_id: PeerId) -> None:
@@ -44,6 +47,8 @@ class SimDirectory:
         old = self._now.pop(peer_id, None)
         if old is not None:
             self._before[peer_id] = old[0]
+            if old[0].is_placed:
+                del self._places[bisect_left(self._places, (place_of(STREAM, peer_id), peer_id))]
 
     def roots(self, now: float) -> list[CandidateRecord]:
         end = bisect_left(self._levels, (1, b""))
@@ -70,16 +75,27 @@ class SimDirectory:
                 elif (record.free_for_repair if wanted.for_repair else record.free) > 0:
                     found[peer_id] = record
         for near in wanted.places:
-            for peer_id in self._near(near, now):
+            for peer_id in self._near(near):
                 if (record := self._find(peer_id, now)) is not None:
                     found[peer_id] = record
         return list(found.values())
 
-    def _near(self, near: int, now: float) -> list[PeerId]:
+    def regions(self, places: tuple[int, ...]) -> int:
+        """How many look-ups these places take: what lies in the stretch of an earlier answer is not asked again."""
+        covered: list[tuple[int, int]] = []
+        for near in places:
+            if any(low <= near <= high for low, high in covered):
+                continue
+            at = bisect_left(self._places, (near, b""))
+            low = self._places[at - NEAR][0] if at >= NEAR else 0
+            high = self._places[at + NEAR - 1][0] if at + NEAR <= len(self._places) else PLACES - 1
+            covered.append((low, high))
+        return len(covered)
+
+    def _near(self, near: int) -> list[PeerId]:
         """Who is listed next to a place, as `dht.places` answers."""
-        listed = sorted((place_of(STREAM, peer_id), peer_id) for peer_id, (r, _) in self._now.items() if r.is_placed)
-        at = bisect_left(listed, (near, b""))
-        return [peer_id for _, peer_id in listed[max(0, at - NEAR) : at + NEAR]]
+        at = bisect_left(self._places, (near, b""))
+        return [peer_id for _, peer_id in self._places[max(0, at - NEAR) : at + NEAR]]
 
     def _find(self, peer_id: PeerId, now: float) -> CandidateRecord | None:
         entry = self._now.get(peer_id)

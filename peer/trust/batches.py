@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,14 @@ SALT_BYTES = 8
 SIGNATURE_BYTES = 64
 _DOMAIN = b"skymesh batch v1\0"
 _HEAD = struct.Struct(f">B{SIGNER_BYTES}sI{SALT_BYTES}sIIHH")
+_PLACE = struct.Struct(">HH")
 _SIGNED = struct.Struct(">IQQH")
 _AN = struct.Struct(">Q")
 _PATH_AT = _HEAD.size + SIGNATURE_BYTES
 MAX_OVERHEAD = _PATH_AT + NODE_BYTES * (MAX_BATCH - 1).bit_length()
 """Bytes that signing adds to a packet at most."""
 MAX_SPAN = (1 << 32) - 1
+_HEIGHT_AT = (MAX_BATCH - 1).bit_length()
 MAX_BATCHES_REMEMBERED = 128
 """Batches whose verified nodes are kept: a quarter of a second of the fastest stream."""
 
@@ -68,6 +71,7 @@ def _signed(
     return b"".join((_DOMAIN, signer, _SIGNED.pack(time, start, end, count), salt, top, stream))
 
 
+@lru_cache(maxsize=4 * MAX_BATCH)
 def inner_at(index: int, count: int) -> int:
     """Where the inner envelope begins in packet `index` of a batch of `count`."""
     at = _PATH_AT
@@ -78,14 +82,20 @@ def inner_at(index: int, count: int) -> int:
     return at
 
 
+def inner_at_untrusted(envelope: bytes) -> int:
+    """Where in a signed envelope begins what was signed, which is not empty; PayloadRefused when it is cut off."""
+    if len(envelope) > _PATH_AT:
+        count, index = _PLACE.unpack_from(envelope, _HEAD.size - _PLACE.size)
+        if index < count <= MAX_BATCH:
+            at = inner_at(index, count)
+            if len(envelope) > at:
+                return at
+    raise PayloadRefused("a signed envelope that is cut off")
+
+
 def inner_untrusted(envelope: bytes) -> bytes:
     """What was signed, without a look at the signature; PayloadRefused when it is cut off."""
-    if len(envelope) >= _PATH_AT:
-        *_, count, index = _HEAD.unpack_from(envelope)
-        at = inner_at(index, count)
-        if index < count and len(envelope) > at:
-            return envelope[at:]
-    raise PayloadRefused("a signed envelope that is cut off")
+    return envelope[inner_at_untrusted(envelope) :]
 
 
 class BatchSigner:
@@ -136,27 +146,39 @@ def _siblings(levels: list[list[bytes]], index: int) -> Iterable[bytes]:
         index >>= 1
 
 
-def _path_is_known(
-    known: dict[tuple[int, int], bytes], height: int, at: int, width: int, envelope: bytes, path_at: int
-) -> bool:
-    """Above a known node every sibling is known too: they were verified together."""
-    while width > 1:
-        if at ^ 1 < width:
-            if known[height, at ^ 1] != envelope[path_at : path_at + NODE_BYTES]:
-                return False
-            path_at += NODE_BYTES
-        height, at, width = height + 1, at >> 1, (width + 1) >> 1
-    return True
+def _parent_of(name: int) -> int:
+    return ((name >> _HEIGHT_AT) + 1) << _HEIGHT_AT | (name & ((1 << _HEIGHT_AT) - 1)) >> 1
 
 
 class _Batch:
-    """A batch whose signature was right: the nodes of its tree that are known to be its own."""
+    """A batch whose signature was right: the nodes of its tree that are known to be its own.
 
-    __slots__ = ("key", "nodes")
+    A node is known by `height << _HEIGHT_AT | index`. `above` has the path from a node to the top as it is in packets:
+    the siblings, one after the other. It is known for each node that has a known child.
+    """
+
+    __slots__ = ("above", "key", "nodes")
 
     def __init__(self, key: SigningKey) -> None:
         self.key = key
-        self.nodes: dict[tuple[int, int], bytes] = {}
+        self.nodes: dict[int, bytes] = {}
+        self.above: dict[int, bytes] = {}
+
+    def learn(self, fresh: list[tuple[int, bytes, int]], envelope: bytes, end: int) -> None:
+        """Nodes of a packet that was verified, each with the place in its envelope where its parent's path begins."""
+        for name, node, path_at in fresh:
+            self.nodes[name] = node
+            self.above[_parent_of(name)] = envelope[path_at:end]
+
+    def goes_on(self, height: int, at: int, width: int, envelope: bytes, path_at: int, end: int) -> bool:
+        """Whether a path that leads to a known node is above it as it should be."""
+        if width <= 1:
+            return path_at == end
+        if at ^ 1 < width:
+            if self.nodes[height << _HEIGHT_AT | at ^ 1] != envelope[path_at : path_at + NODE_BYTES]:
+                return False
+            path_at += NODE_BYTES
+        return self.above[(height + 1) << _HEIGHT_AT | at >> 1] == envelope[path_at:end]
 
 
 class BatchVerifier:
@@ -184,36 +206,38 @@ class BatchVerifier:
         kind, signer, time, salt, before, after, count, index = _HEAD.unpack_from(envelope)
         if kind != SIGNED or index >= count or count > MAX_BATCH or not 0 < before <= an or count > before + after:
             return Verdict.FORGED
-        keys = self._keys.named(signer)
-        if not keys:
-            return Verdict.UNKNOWN
         offset = inner_at(index, count)
         if len(envelope) <= offset:
             return Verdict.FORGED
         tag = (signer, time, salt, an - before, an + after, count, envelope[_HEAD.size : _PATH_AT])
         batch = self._batches.get(tag)
-        known = batch.nodes if batch is not None else {}
+        nodes = batch.nodes if batch is not None else {}
         node = _leaf(salt, an, self._stream, envelope[offset:])
-        fresh: list[tuple[tuple[int, int], bytes]] = []
+        fresh: list[tuple[int, bytes, int]] = []  # node, its hash, and where the path of its parent begins
         height, at, width, path_at = 0, index, count, _PATH_AT
-        while (expected := known.get((height, at))) is None and width > 1:
-            fresh.append(((height, at), node))
+        while (expected := nodes.get(height << _HEIGHT_AT | at)) is None and width > 1:
             if at ^ 1 < width:
                 sibling = envelope[path_at : path_at + NODE_BYTES]
                 path_at += NODE_BYTES
-                fresh.append(((height, at ^ 1), sibling))
+                fresh.append((height << _HEIGHT_AT | at ^ 1, sibling, path_at))
+                fresh.append((height << _HEIGHT_AT | at, node, path_at))
                 node = _node(sibling, node) if at & 1 else _node(node, sibling)
+            else:
+                fresh.append((height << _HEIGHT_AT | at, node, path_at))
             height, at, width = height + 1, at >> 1, (width + 1) >> 1
-        if expected is None:
+        if batch is None:
+            keys = self._keys.named(signer)
+            if not keys:
+                return Verdict.UNKNOWN
             key = self._signed_by(keys, tag, node)
             if key is None:
                 return Verdict.FORGED
             batch = self._remember(tag, key)
-            batch.nodes[height, at] = node
-        elif expected != node or not _path_is_known(known, height, at, width, envelope, path_at):
+            batch.nodes[height << _HEIGHT_AT | at] = node
+        elif expected != node or not batch.goes_on(height, at, width, envelope, path_at, offset):
             return Verdict.FORGED
-        assert batch is not None
-        batch.nodes.update(fresh)
+        if fresh:
+            batch.learn(fresh, envelope, offset)
         if not batch.key.covers(time):
             return Verdict.UNKNOWN
         self.inner_at = offset
@@ -231,9 +255,7 @@ class BatchVerifier:
         return None
 
     def _remember(self, tag: tuple[bytes, int, bytes, int, int, int, bytes], key: SigningKey) -> _Batch:
-        batch = self._batches.get(tag)
-        if batch is None:
-            batch = self._batches[tag] = _Batch(key)
-            if len(self._batches) > MAX_BATCHES_REMEMBERED:
-                del self._batches[next(iter(self._batches))]
+        batch = self._batches[tag] = _Batch(key)
+        if len(self._batches) > MAX_BATCHES_REMEMBERED:
+            del self._batches[next(iter(self._batches))]
         return batch

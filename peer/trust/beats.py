@@ -4,10 +4,11 @@ A parent that withholds the end of a stream, or all of it, is unmasked by them, 
 far beyond them (`dcp.reach`). They travel down as messages on encrypted links (0x51, then the beat), and are passed on
 once each. Network order:
 
-    signer 4, run 8 (random), time u64 (ms since 1970), after u64, head u64, packets u64, signature 64
+    signer 4, run 8 (random), time u64 (ms since 1970), after u64, head u64, packets u64, withheld u64, signature 64
     signed: "skymesh beat v1\\0", all fields before the signature, stream name
 
-In (after, head] this run of the root has published exactly `packets` packets. A new run begins with each start of the
+In (after, head] this run of the root has published exactly `packets` packets, of which `withheld` reach only those who
+have a grant for them. A new run begins with each start of the
 root, and when it puts a packet behind its head. This file is pure.
 """
 
@@ -31,7 +32,7 @@ MAX_CLOCK_DIFFERENCE = 60.0
 MAX_CHECKS_PER_SECOND = 32
 MAX_SIGNERS = 64
 _DOMAIN = b"skymesh beat v1\0"
-_FIELDS = struct.Struct(f">{SIGNER_BYTES}s8sQQQQ")
+_FIELDS = struct.Struct(f">{SIGNER_BYTES}s8sQQQQQ")
 _SIGNATURE_BYTES = 64
 BEAT_BYTES = _FIELDS.size + _SIGNATURE_BYTES
 
@@ -43,6 +44,7 @@ class Beat(NamedTuple):
     after: int
     head: int
     packets: int
+    withheld: int = 0
 
 
 def encode_beat(beat: Beat, stream: str, sign: Callable[[bytes], bytes]) -> bytes:
@@ -58,20 +60,21 @@ class RootBeats:
         self._stream, self._signer, self._sign, self._random = stream, signer, sign, random
         self._run = random()
         self._after: int | None = None
-        self._head = self._count = 0
+        self._head = self._count = self._withheld = 0
         self._said_head = 0
         self._said_at = float("-inf")
 
-    def published(self, an: int) -> None:
+    def published(self, an: int, *, is_withheld: bool = False) -> None:
         if self._after is None:
             self._after = an - 1
         self._head = an
         self._count += 1
+        self._withheld += is_withheld
 
     def begin_again(self) -> None:
         """What comes next can't be counted with what was before."""
         self._run = self._random()
-        self._after, self._count = None, 0
+        self._after, self._count, self._withheld = None, 0, 0
 
     @property
     def due_at(self) -> float | None:
@@ -86,7 +89,8 @@ class RootBeats:
         if due is None or now < due or self._after is None:
             return None
         self._said_at, self._said_head = now, self._head
-        beat = Beat(self._signer, self._run, int(wall * 1_000), self._after, self._head, self._count)
+        time = int(wall * 1_000)
+        beat = Beat(self._signer, self._run, time, self._after, self._head, self._count, self._withheld)
         return encode_beat(beat, self._stream, self._sign)
 
 

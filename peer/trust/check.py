@@ -17,6 +17,7 @@ from dcp.compression import PLAIN, PLAIN_MARK, EnvelopeCheck
 from peer.envelope import Envelope
 from peer.trust.batches import SIGNED, BatchVerifier, Verdict
 from peer.trust.keys import SigningKeys
+from peer.trust.withholding import WITHHELD
 
 MAX_PROOFS = 4_096
 """Verified packets that are kept for a while: what another parent left out of them convicts it."""
@@ -35,6 +36,9 @@ class Trust:
         """Copies that nobody with a key of the stream has signed."""
         self.unknown = 0
         """Copies that could not be judged: their key, or its present grant, is not known here."""
+        self.takes_withheld = False
+        """This peer has the grant for withheld packets. Nobody honest passes them on to others: such a copy counts as
+        forged, or it would convict the parents that rightly left the packet out."""
         self.key_wanted: Callable[[], None] = lambda: None
         """Called when a copy could not be judged: the owner looks for keys."""
         self.undecided: set[int] = set()
@@ -43,6 +47,7 @@ class Trust:
         self._inner = EnvelopeCheck(lambda payload: payload)
         self._matches: Callable[[bytes, bytes], bool] = lambda query, payload: False
         self._proofs: dict[int, bytes] = {}
+        self._older: dict[int, bytes] = {}
         self._proof_bytes = 0
         self._condemned: deque[int] = deque(maxlen=MAX_FORGED)
         self._beat_head: int | None = None
@@ -77,7 +82,9 @@ class Trust:
                 verdict = self._verifier.verify(an, payload)
                 if verdict is Verdict.GOOD:
                     self.is_signed = True
-                    if payload[self._verifier.inner_at] == PLAIN or self._inner(an, payload):
+                    kind = payload[self._verifier.inner_at]
+                    is_for_us = kind != WITHHELD or self.takes_withheld
+                    if kind == PLAIN or (is_for_us and self._inner(an, payload)):
                         self._keep(an, payload)
                         continue
                 elif verdict is Verdict.UNKNOWN:
@@ -97,13 +104,16 @@ class Trust:
         return refused
 
     def _keep(self, an: int, payload: bytes) -> None:
-        if an in self._proofs:
+        proofs = self._proofs
+        if an in proofs:
             return
-        self._proofs[an] = payload
-        self._seen_head = max(self._seen_head, an)
+        proofs[an] = payload
+        if an > self._seen_head:
+            self._seen_head = an
         self._proof_bytes += len(payload)
-        while len(self._proofs) > MAX_PROOFS or self._proof_bytes > MAX_PROOF_BYTES:
-            self._proof_bytes -= len(self._proofs.pop(next(iter(self._proofs))))
+        if len(proofs) >= MAX_PROOFS // 2 or self._proof_bytes >= MAX_PROOF_BYTES // 2:
+            # All at once: to take the oldest out of a dict, one for each that comes, costs more than to check a packet.
+            self._older, self._proofs, self._proof_bytes = proofs, {}, 0
 
     # --- dcp.authority ------------------------------------------------------------------------------------------------
 
@@ -116,7 +126,7 @@ class Trust:
         return None if self._beat_head is None else max(self._beat_head, self._seen_head)
 
     def proves(self, an: int, query: bytes) -> bool:
-        payload = self._proofs.get(an)
+        payload = self._proofs.get(an) or self._older.get(an)
         return payload is not None and self._matches(query, payload)
 
     def condemns(self, an: int) -> bool:

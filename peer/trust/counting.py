@@ -43,6 +43,8 @@ class Counting:
         self._ans: list[int] = []  # in order, but for the few that came late
         self.is_everything = False
         """The client asks for everything at first."""
+        self.has_withheld = False
+        """This peer receives withheld packets too; others count without them."""
         self._since: int | None = None
         self._holes_until = -1
         self._last: dict[bytes, Beat] = {}
@@ -82,12 +84,23 @@ class Counting:
             return
         if len(self._stretches) < MAX_STRETCHES:
             packets = beat.packets - last.packets
+            if not self.has_withheld:
+                packets -= beat.withheld - last.withheld
             self._stretches.append(_Stretch(last.head, beat.head, packets, now + PATIENCE))
+
+    def lose_withheld(self) -> None:
+        """From here on withheld packets no longer come: what was counted with them says nothing about the rest."""
+        self.has_withheld = False
+        self._last.clear()
+        self._stretches.clear()
 
     def note(self, item: Content) -> None:
         """What the client is handed."""
+        if type(item) is Packet:  # nearly always
+            self.packet(item.an)
+            return
         match item:
-            case Packet(an, _) | Omitted(an, _):
+            case Omitted(an, _):
                 self.packet(an)
             case Gap(_, until):
                 self.gap(until)
@@ -107,7 +120,7 @@ class Counting:
             return None
         # What waits to be handed over has not been counted yet.
         handed = self._ans[-1] if self._ans else None
-        return self._judge(handed if receiver.has_events else receiver.position, now)
+        return self._judge(receiver.position if receiver.is_drained else handed, now)
 
     def _judge(self, position: int | None, now: float) -> Missing | None:
         while self._stretches and now >= self._stretches[0].judge_at:

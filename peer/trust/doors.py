@@ -7,6 +7,10 @@ without encryption, to peers of earlier versions, prove nothing.
 A policy comes with the credentials of an opening, or as a message on a link (0x50, then the policy). One that is newer
 than ours goes on to all other links, and those that it does not allow are closed. So do the signed beats of roots
 (`beats`): a message of 0x51, then the beat.
+
+Whether a child gets withheld packets is settled when its link is opened: it asks for them by saying that it has them
+(`Shown.has_withheld`), and is refused if it may not, or if they are not here. So all parents of a peer have the same
+stream. A peer whose grant for them ends leaves all its parents, and comes back without.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from peer.trust.beats import BeatBook
 from peer.trust.counting import Counting
 from peer.trust.gate import Gate, Shown
 from peer.trust.rootkeys import RootKeys
+from peer.trust.withholding import is_withheld_untrusted
 
 if TYPE_CHECKING:
     from dht.streams import Grant
@@ -31,8 +36,11 @@ if TYPE_CHECKING:
     from peer.mesh.machine import Mesh
     from peer.trust.check import Trust
 
+MAX_WAITING = 256
+"""Joins that the mesh has not answered, as many as dcp keeps (`tickets`): the oldest are forgotten, and restricted."""
 LOOK_INTERVAL = 5.0
 """How often grants that have run out are looked for."""
+WITHHELD_ENDS = "this peer's grant for withheld packets ends: they no longer come. Ask the owner for a new one"
 _BEAT = b"\x51"
 _POLICY = b"\x50"  # the mesh's own messages begin with their version
 
@@ -63,8 +71,14 @@ class Doors:
         self._children: dict[int, Shown] = {}  # by dcp's number
         self._parents: dict[int, Shown] = {}
         self._look_at = 0.0
+        self._trust = trust
         if gate is not None:
             hub.keying.credentials = gate.credentials
+            self.counting.has_withheld = gate.has_withheld
+            if trust is not None:
+                trust.takes_withheld = gate.has_withheld
+            if gate.holds_withheld and stream in hub.senders:
+                hub.senders[stream].log.withholds = is_withheld_untrusted
 
     def learn_keys(self, trust: Trust, own: tuple[bytes, Grant | None] | None) -> None:
         """Learn the keys of roots from parents too, and show all that are known, and our own, to whoever is linked."""
@@ -90,13 +104,22 @@ class Doors:
             self.gate.denied += 1
             self._hub.refuse(self._stream, opening.ticket, Reason.DENIED, why.encode())
             return False
+        if self.gate.is_unfit_child(shown):
+            self._hub.refuse(self._stream, opening.ticket, Reason.MODE_MISMATCH, b"no withheld packets here")
+            return False
         self._waiting[opening.ticket] = shown
+        if len(self._waiting) > MAX_WAITING:  # dcp gave them up, and the mesh never answered
+            del self._waiting[next(iter(self._waiting))]
         return True
+
+    def restricts(self, ticket: int) -> bool:
+        """Whether a child that is about to be accepted gets no withheld packets."""
+        return self.gate is not None and self.gate.restricts(self._waiting.get(ticket, Shown(None)))
 
     def answered(self, ticket: int, number: int | None) -> None:
         """The mesh has accepted a join as this link of dcp, or refused it."""
-        shown = self._waiting.pop(ticket, None)
-        if shown is not None and number is not None:
+        shown = self._waiting.pop(ticket, Shown(None))
+        if self.gate is not None and number is not None:
             self._children[number] = shown
 
     def enters(self, opened: dcp_events.LinkOpened, link: LinkId, mesh: Mesh, now: float) -> bool:
@@ -107,13 +130,14 @@ class Doors:
         if is_news:
             self.policy_changed(mesh, now)
         why = self.gate.why_not_parent(shown)
-        if why is None:
+        if why is None and not self.gate.is_unfit_parent(shown):
             self._parents[opened.link] = shown
             return True
-        self.gate.denied += 1
         self._links.close(link, Reason.DENIED)
         mesh.link_refused(link, RefuseReason.POLICY, b"", now=now)
-        self._tell(LinkDenied(opened.address[:2], why))
+        if why is not None:
+            self.gate.denied += 1
+            self._tell(LinkDenied(opened.address[:2], why))
         return False
 
     def hears(self, message: dcp_events.MessageReceived, mesh: Mesh, now: float) -> bool:
@@ -157,19 +181,32 @@ class Doors:
         if self.gate is None or now < self._look_at:
             return
         self._look_at = now + LOOK_INTERVAL
-        for table, why_not in (
-            (self._children, self.gate.why_not_child),
-            (self._parents, self.gate.why_not_parent),
+        loses_withheld = self.gate.loses_withheld()
+        if loses_withheld:
+            self._lose_withheld(mesh)
+        for table, why_not, is_unfit in (
+            (self._children, self.gate.why_not_child, self.gate.is_unfit_child),
+            (self._parents, self.gate.why_not_parent, lambda shown: loses_withheld or self.gate.is_unfit_parent(shown)),
         ):
             for number, shown in list(table.items()):
                 link = self._links.any(number)
                 if link is None:
                     del table[number]
-                elif why_not(shown) is not None:
+                elif why_not(shown) is not None or is_unfit(shown):
                     del table[number]
                     self.gate.denied += 1
                     self._links.close(link, Reason.DENIED)
                     mesh.link_reset(link, now=now)
+
+    def _lose_withheld(self, mesh: Mesh) -> None:
+        """What parents say from now on is not compared with what came before, when withheld packets still came."""
+        self.counting.lose_withheld()
+        if self._trust is not None:
+            self._trust.takes_withheld = False
+        if (receiver := self._hub.receivers.get(self._stream)) is not None:
+            receiver.audit.begin()
+        for parent in mesh.parents.links.values():
+            self._tell(LinkDenied(parent.address, WITHHELD_ENDS))
 
 
 def _other_peer_untrusted(opening: dcp_events.OpeningReceived) -> str | None:

@@ -9,10 +9,13 @@ Bytes, in network order:
 
     grant        owner's public key 32, roles u8, expiry u32 (seconds since 1970), signature 64
                  signed: "skymesh grant v2\\0", peer id 20, roles, expiry, stream name
-    policy       owner's public key 32, version u64, rules u8, count u16, revoked peer ids 20 each, signature 64
+    policy       owner's public key 32, version u64, rules u8 (1 subscribers need grants, 2 routers do, then four bits:
+                 the degree of the reference tree, less 2; 0: not said), count u16, revoked peer ids 20 each,
+                 signature 64
                  signed: "skymesh policy v1\\0", length of the stream's name u8, name, everything before the signature
     credentials  items of kind u8, length u16, bytes; kinds: 1 grant, 2 policy, 3 a root's grant,
-                 4 keys of roots that sign (`rootkeys`). Others are skipped
+                 4 keys of roots that sign (`rootkeys`), 5 (empty): this peer receives withheld packets.
+                 Others are skipped
 
 As text: `skymesh-grant-v2:` and base64 of peer id, grant and stream name; `skymesh-policy-v1:` and base64 of the length
 of the stream's name u8, stream name and policy.
@@ -23,20 +26,25 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 from dht.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, id_text, is_signed_by, peer_id_of
 from dht.ids import ID_BYTES, PeerId
 from dht.streams import check_stream_name, owner_of_name
-from lazyclass import dataclass
 
 SUBSCRIBE: Final = 0x01
 ROUTE: Final = 0x02
+WITHHELD: Final = 0x04
+"""May receive what roots withhold from others."""
 ROLES: Final = {"subscriber": SUBSCRIBE, "router": SUBSCRIBE | ROUTE}
 
 SUBSCRIBERS_NEED_GRANTS: Final = 0x01
 ROUTERS_NEED_GRANTS: Final = 0x02
-_RULES: Final = SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS
+_DEGREE_AT: Final = 2
+_DEGREE_BITS: Final = 0x0F << _DEGREE_AT
+_RULES: Final = SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS | _DEGREE_BITS
+MAX_TREE_DEGREE: Final = 17
 
 MAX_REVOKED: Final = 128
 """So that a policy fits an opening. Ids whose grants have expired need not be listed any longer."""
@@ -52,6 +60,7 @@ GRANT_ITEM: Final = 1
 POLICY_ITEM: Final = 2
 ROOT_GRANT_ITEM: Final = 3
 ROOT_KEYS_ITEM: Final = 4
+WITHHELD_ITEM: Final = 5
 
 
 class MalformedCredentials(ValueError):
@@ -132,6 +141,16 @@ class Policy:
         return cls(stream, owner.public_key, version, rules, revoked, signature)
 
     @property
+    def needs_grants(self) -> bool:
+        return bool(self.rules & (SUBSCRIBERS_NEED_GRANTS | ROUTERS_NEED_GRANTS))
+
+    @property
+    def tree_degree(self) -> int | None:
+        """Of the reference tree, for peers that follow one; None: each by its own options."""
+        said = (self.rules & _DEGREE_BITS) >> _DEGREE_AT
+        return said + 2 if said else None
+
+    @property
     def owner(self) -> PeerId:
         return peer_id_of(self.owner_key)
 
@@ -178,6 +197,13 @@ class Policy:
         if not policy.is_genuine():
             raise MalformedCredentials("its signature is wrong")
         return policy
+
+
+def with_tree_degree(rules: int, degree: int | None) -> int:
+    """The rules of a policy, with another degree of the reference tree; None: with none."""
+    if degree is not None and not 3 <= degree <= MAX_TREE_DEGREE:
+        raise ValueError(f"the degree of a tree is 3 to {MAX_TREE_DEGREE}, got {degree}")
+    return rules & ~_DEGREE_BITS | (0 if degree is None else (degree - 2) << _DEGREE_AT)
 
 
 def encode_items(items: list[tuple[int, bytes]]) -> bytes:

@@ -11,6 +11,7 @@ from peer.errors import PeerError
 from peer.packetlog import Entry, Gap, Late, LogConfig, PacketLogError, Reader, Writer
 from peer.trust.proofs import FOLDER, KEYS_FILE, Finding, RecordingVerifier, merged_keys, proof_of
 from peer.trust.rootkeys import RootKeys
+from peer.trust.withholding import unmarked_untrusted
 
 MAX_KEYS_BYTES = 64 << 10
 MAX_AHEAD = 65_536
@@ -75,9 +76,8 @@ def verify_recording(
             raise PeerError(f"{directory} does not say which stream it holds: record it again")
         proofs, keys_text = _proofs_in(directory / FOLDER)
         try:
-            verifier = RecordingVerifier(
-                stream, owner, keys_text, Compressor("none", dictionary=dictionary).unpack_untrusted
-            )
+            unpack = Compressor("none", dictionary=dictionary).unpack_untrusted
+            verifier = RecordingVerifier(stream, owner, keys_text, lambda inner: unpack(unmarked_untrusted(inner)))
         except ValueError as error:
             raise PeerError(f"{directory / FOLDER / KEYS_FILE}: {error}") from None
         ahead: dict[int, bytes] = {}

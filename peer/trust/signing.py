@@ -11,6 +11,7 @@ from dcp.control import MAX_PACKET_BYTES
 from dcp.sender import Sender
 from dcp.serial import MAX_POSITION
 from peer.trust.batches import MAX_BATCH, MAX_OVERHEAD, MAX_SPAN, BatchSigner
+from peer.trust.withholding import WITHHELD_MARK
 
 SIGNATURES_PER_SECOND = 500
 
@@ -92,9 +93,9 @@ class SigningQueue:
     def _publish(self, batch: list[tuple[int, bytes]], start: int, *, contiguous: bool) -> None:
         if not contiguous:
             self._beats.begin_again()
-        for (an, _), envelope in zip(batch, self._seal(batch, start), strict=True):
+        for (an, inner), envelope in zip(batch, self._seal(batch, start), strict=True):
             self._sender.publish(envelope, an=an, contiguous=contiguous)
-            self._beats.published(an)
+            self._beats.published(an, is_withheld=inner[:1] == WITHHELD_MARK)
             contiguous = True
         self._end = batch[-1][0]
 

@@ -69,6 +69,9 @@ def test_firehose(document):
     assert found["ratio_to_bare"] == pytest.approx(
         found["dcp_packets_per_second"] / found["bare_packets_per_second"], rel=0.01
     )
+    assert found["ratio_to_without_protection"] == pytest.approx(
+        found["peers_packets_per_second"] / found["peers_without_protection_packets_per_second"], rel=0.01
+    )
     assert found["memory"]["packets"] == 20_000
     assert found["memory"]["receiver_rss_bytes"] > 1 << 20
 

@@ -7,7 +7,7 @@ import trio
 
 import peer
 from dcp import Start
-from peer.options import start_of
+from peer.start import start_of
 from tests.peer.cli.command import PATIENCE
 
 

@@ -14,26 +14,34 @@ from tests.peer.cli.command import PATIENCE, call, root, running
 pytestmark = [pytest.mark.net, pytest.mark.slow, pytest.mark.xdist_group("tree")]
 
 
-def tree(place: str) -> list[dict]:
+DEGREE = 4
+
+
+def tree(place: str) -> tuple[int, list[dict]]:
     done = call("status", "asdi", "--no-beacon", "--bootstrap", place, "--tree", "--json")
-    return json.loads(done.stdout)["tree"] if done.stdout else []
+    found = json.loads(done.stdout) if done.stdout else {"degree": 0, "tree": []}
+    return found["degree"], found["tree"]
 
 
 def wait_in_place(place: str, count: int) -> list[dict]:
-    """Until `count` peers answer, each with the parents that the tree gives it."""
+    """Until `count` peers answer, each with the parents that the tree of the owner's policy gives it."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        rows = tree(place)
-        if len(rows) == count and all(row["in_place"] for row in rows):
+        degree, rows = tree(place)
+        if degree == DEGREE and len(rows) == count and all(row["in_place"] for row in rows):
             return rows
         assert time.monotonic() < deadline, rows
 
 
 def come_into_place(routers: int, deaths: int, owner) -> None:
+    policy = ("keys", "policy", "--owner", str(owner), "--stream", "asdi", "--tree-degree", str(DEGREE))
+    call("keys", "new", str(owner))
+    call(*policy, str(owner.with_suffix(".policy")))
+    owned = ("--owner", str(owner), "--policy", str(owner.with_suffix(".policy")))
     with ExitStack() as stack:
-        _, place = stack.enter_context(root("--feed", "demo:20", "--capacity", "12", "--owner", str(owner)))
+        _, place = stack.enter_context(root("--feed", "demo:20", "--capacity", "12", *owned))
         reach = ("--no-beacon", "--bootstrap", place)
-        others = ("--feed", "demo:20", "--capacity", "12", "--owner", str(owner))
+        others = ("--feed", "demo:20", "--capacity", "12", *owned)
         second = stack.enter_context(running("root", "--roots-key", "asdi", "--listen", "127.0.0.1:0", *reach, *others))
         second.says("skymesh: root of")
         join = ("join", "asdi", "--selection", "tree", "--format", "none", "--listen", "127.0.0.1:0", *reach)

@@ -19,9 +19,9 @@ as any document. tests/xmlswitch/test_shapes.py compares with the parser on muta
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from xmlswitch.document import parse_document
 from xmlswitch.errors import MalformedDocument
 from xmlswitch.match.matching import Structure

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lxml import etree
 
-from lazyclass import dataclass
 from xmlswitch.document import parse_document
 from xmlswitch.errors import EvaluationCutOff, MalformedDocument
 from xmlswitch.query.query import Query

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from xmlswitch.query.atoms import Conjunction

@@ -13,9 +13,9 @@ from __future__ import annotations
 import heapq
 import itertools
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from lazyclass import dataclass
 from xmlswitch.errors import QueryError
 from xmlswitch.query.algebra import Fuel, covers, names_of
 from xmlswitch.query.hulls import Outline, expression, hull, may_cover, merged, outline_of, rank_of, shape_of

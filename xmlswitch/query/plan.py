@@ -15,9 +15,9 @@ Each conjunction is a *necessary* condition; it is also sufficient unless it say
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lazyclass import dataclass
 from xmlswitch.query.atoms import ALWAYS, TEXT, UNKNOWN, Atom, Column, Conjunction, Linear, Link, Test, holds_on_absent
 from xmlswitch.query.numerals import to_number
 from xmlswitch.query.syntax import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dcp.admission import network_of
 from peer.mesh.levels import LevelRules
 from peer.mesh.placement.eviction import child_to_move
-from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Vacate
+from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Trade, Vacate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ChoosingPlacement(ABC):
         candidate = self.pick(_elsewhere(candidates, around) or candidates, around, rng)
         return Ask(candidate.peer_id) if candidate is not None else None
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         candidates = _undisputed(_resilient(around.candidates, around), around)
         disputed = disputed_parent(around.parents)
         if disputed is not None:

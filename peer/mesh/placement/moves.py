@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from lazyclass import dataclass
 
 if TYPE_CHECKING:
     from random import Random
@@ -30,6 +29,16 @@ class Replace:
 
     parent: LinkId
     candidate: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """Try to exchange the slot at this parent for one at a candidate that is full (`peer.mesh.trading`)."""
+
+    parent: LinkId
+    candidate: PeerId
+    most: float
+    """What another peer's move may cost for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class Placement(Protocol):
     def wanted(self, around: Neighbourhood, rng: Random) -> Ask | None:
         """A parent is missing: the next candidate to ask."""
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         """Nothing is missing and nothing is pending: a parent worth moving to."""
 
     def surplus(self, around: Neighbourhood) -> Drop | None:

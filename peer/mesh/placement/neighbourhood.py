@@ -6,15 +6,17 @@ The views are protocols with read-only members, so that no copy is made and mypy
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-from lazyclass import dataclass
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from peer.mesh.config import MeshConfig
     from peer.mesh.events import LinkId
     from peer.mesh.hostport import HostPort
     from peer.mesh.messages import PeerId, Report
+
+
+NOBODY = cast("PeerId", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class LinkQuality:
     """Share of the packets that a parent did not bring unasked."""
     rate: float | None = None
     """Bytes per second."""
+    bandwidth: float | None = None
+    """The highest rate of the last minute: what the link has been seen to carry."""
     first_share: float | None = None
     """Share of the packets, since a parent's first one, of which its copy came first."""
     lateness: float | None = None
@@ -131,6 +135,12 @@ class Neighbourhood:
     """Share of our query that a candidate carries, from its record's `query`, 0.0 to 1.0."""
     qualities: Callable[[], Mapping[LinkId, LinkQuality]] = dict
     """What was measured, by link; links without measurements are missing. A call takes a snapshot."""
+    measures: Callable[[], Mapping[str, float]] = dict
+    """What this peer measured of itself, by the names of the metrics in goals."""
+    own: PeerId = NOBODY
+    """This peer."""
+    has_client: bool = False
+    """Whether packets are handed to a client here."""
 
     @property
     def sound_parents(self) -> list[ParentView]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from peer.mesh.levels import LevelRules
 from peer.mesh.messages import MAX_LEVEL, UNPLACED, PeerId, RefuseReason
 from peer.mesh.placement.choosing import disputed_parent
-from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Vacate
+from peer.mesh.placement.moves import Ask, AskChildren, Drop, Evict, Replace, Trade, Vacate
 from peer.mesh.placement.scored import ScoredPlacement
 from peer.mesh.reftree import Holders, Path, ReferenceTree, candidates_for, crown_of
 
@@ -50,13 +50,22 @@ class TreeLevels(LevelRules):
 
 
 class TreePlacement(ScoredPlacement):
-    """`place(peer id)` is where a peer lies. A leaf computes its place, and holds none."""
+    """`place(peer id)` is where a peer lies. A leaf computes its place, and holds none. The stream's owner may change
+    the degree while the mesh runs: it is asked for again at every look."""
 
-    def __init__(self, own: PeerId, place: Callable[[PeerId], int], *, arity: int = 2, is_leaf: bool = False) -> None:
+    def __init__(
+        self,
+        own: PeerId,
+        place: Callable[[PeerId], int],
+        *,
+        degree: Callable[[], int] = lambda: 3,
+        is_leaf: bool = False,
+    ) -> None:
         self._own, self._place, self._is_leaf = own, place, is_leaf
-        self._tree = ReferenceTree(arity)
+        self._degree = degree
+        self._tree = ReferenceTree(degree() - 1)
         self._levels = TreeLevels()
-        self._known: tuple[tuple[int, ...], Holders] | None = None
+        self._holders = Holders(self._tree)
 
     def rules(self, config: MeshConfig) -> LevelRules:
         return self._levels
@@ -69,10 +78,14 @@ class TreePlacement(ScoredPlacement):
         own = self._place(self._own)
         if not self._is_leaf:
             peers[own] = self._own
-        places = tuple(sorted(peers))
-        if self._known is None or self._known[0] != places:
-            self._known = places, Holders(self._tree, places)
-        holders = self._known[1]
+        if (arity := self._degree() - 1) != self._tree.arity:
+            self._tree = ReferenceTree(arity)
+            self._holders = Holders(self._tree)
+        holders = self._holders
+        for place in holders.nodes.keys() - peers.keys():
+            holders.remove(place)
+        for place in peers.keys() - holders.nodes.keys():
+            holders.add(place)
         node = holders.node_of_leaf(own) if self._is_leaf else holders.nodes[own]
         self._levels.rank = len(node)
         return holders, peers, node
@@ -132,7 +145,7 @@ class TreePlacement(ScoredPlacement):
                 return Ask(target)
         return super().wanted(around, rng)
 
-    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | None:
+    def better(self, around: Neighbourhood, rng: Random) -> Replace | Vacate | Trade | None:
         if disputed_parent(around.parents) is not None:
             return super().better(around, rng)
         targets = self._targets(around)

@@ -10,7 +10,7 @@ from dht.cli import main as dht_main
 from dht.identity import Identity
 from peer.cli.errors import CliError, ExitCode
 from peer.cli.main import main
-from peer.trust.grants import ROUTE, SUBSCRIBE, JoinGrant, Policy
+from peer.trust.grants import ROUTE, SUBSCRIBE, WITHHELD, JoinGrant, Policy
 
 
 @pytest.fixture
@@ -39,6 +39,14 @@ def test_grants_for_subscribers_and_routers(desk, role, roles):
     assert JoinGrant.from_text_untrusted(text).roles == roles
     (folder / "grant").write_text(text)
     assert f"{alice} may be a {role} of asdi, until 2" in run("show", folder / "grant")
+
+
+def test_a_grant_may_name_withheld_packets(desk):
+    folder, run, alice = desk
+    text = run("grant", "--owner", folder / "owner.key", "--stream", "asdi", "--peer", alice, "--withheld")
+    assert JoinGrant.from_text_untrusted(text).roles == SUBSCRIBE | WITHHELD
+    (folder / "grant").write_text(text)
+    assert "may be a subscriber, and receive withheld packets, of asdi" in run("show", folder / "grant")
 
 
 def test_a_root_s_grant_is_that_of_the_directory(desk, capsys):

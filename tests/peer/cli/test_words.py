@@ -381,3 +381,4 @@ def test_profiles_have_the_same_names_everywhere():
 
     assert peer.options.PROFILES == dcp.profile.PROFILES
     assert peer.options.ORDERS == dcp.profile.ORDERS
+    assert peer.options.CONFIRMS == dcp.profile.CONFIRMS

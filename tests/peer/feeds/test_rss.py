@@ -25,6 +25,7 @@ from peer.feeds.rss_items import (
     is_opml_untrusted,
     items_of_untrusted,
 )
+from peer.feeds.rss_memory import FeedMemory, load_memory, save_memory
 from peer.feeds.rss_schedule import MAX_BACKOFF, PolledFeed, Schedule
 from tests.peer.cli.inprocess import call_here, root_here
 from xmlswitch import Query, Switch
@@ -97,10 +98,10 @@ def test_opml_lists_feeds_once_each():
 
 def test_items_are_published_once_and_memory_is_bounded():
     seen = SeenItems()
-    assert len(seen.new(items_of_untrusted(RSS, "u"))) == 2
-    assert seen.new(items_of_untrusted(RSS, "u")) == []
-    assert len(seen.new([(str(n), b"") for n in range(2 * MAX_SEEN)])) == 2 * MAX_SEEN - 2
-    assert len(seen._seen) == MAX_SEEN
+    assert len(list(seen.fresh(items_of_untrusted(RSS, "u")))) == 2
+    assert list(SeenItems(seen.names).fresh(items_of_untrusted(RSS, "u"))) == []
+    assert len(list(seen.fresh([(str(n), b"") for n in range(2 * MAX_SEEN)]))) == 2 * MAX_SEEN - 2
+    assert len(seen.names) == MAX_SEEN
 
 
 def test_a_feed_that_fails_is_asked_less_and_less_often():
@@ -240,6 +241,44 @@ async def test_only_new_items_are_handed_over_one_packet_each():
             with pytest.raises(trio.WouldBlock):
                 receive.receive_nowait()
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.net
+async def test_a_restart_publishes_only_what_is_new_and_asks_conditionally(tmp_path):
+    memory = tmp_path / "feed-news.json"
+    with serving() as site, trio.fail_after(30):
+        site.pages = {"/a": RSS}
+        assert await first_titles(site.url + "/a", memory, 2, 2) == ["First", "Second"]
+        assert memory.stat().st_mode & 0o777 == 0o600
+        third = b"<item><title>Third</title><guid>3</guid></item>"
+        site.pages["/a"] = RSS.replace(b"<item>", third + b"<item>", 1)
+        assert await first_titles(site.url + "/a", memory, 1, 3) == ["Third"]
+
+
+async def first_titles(url: str, memory, count: int, total: int) -> list[str]:
+    """A life of the source that ends once it has handed over `count` items and has seen `total`."""
+    send, receive = trio.open_memory_channel[bytes | None](0)
+    source = RssSource(url, 0.05, memory)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.run, send)
+        titles = [fields(await receive.receive())["title"] for _ in range(count)]
+        while not memory.exists() or not source._seen[url].names[total - 1 :]:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    return titles
+
+
+def test_a_memory_that_is_damaged_or_of_another_feed_is_empty(tmp_path, caplog):
+    path = tmp_path / "feed.json"
+    assert load_memory(path, "a") == {}
+    save_memory(path, "a", {"u": FeedMemory("tag", "", ("1", "2"))})
+    assert load_memory(path, "a") == {"u": FeedMemory("tag", "", ("1", "2"))}
+    assert load_memory(path, "b") == {}
+    assert not caplog.records
+    for damage in (b"{", b"[]", b'{"format": "skymesh rss memory v1", "where": "a", "feeds": {"u": {"tag": 1}}}'):
+        path.write_bytes(damage)
+        assert load_memory(path, "a") == {}
+    assert len(caplog.records) == 3
 
 
 @pytest.mark.net

@@ -70,7 +70,7 @@ def test_a_goal_is_checked_on_the_command_line(capfd):
     assert b"type I: additive" in done.out
     assert b"peers       follow it" in done.out
     later = call_here(capfd, "goal", "check", "minimize sum(superfluous)").out
-    assert b"as without a goal: peers do not measure node.superfluous yet" in later
+    assert b"as without a goal: the goal does not depend on paths" in later
     answer = json.loads(call_here(capfd, "goal", "check", text, "--json").out)
     assert answer["accepted"] is True
     assert answer["aggregation"] == "I"

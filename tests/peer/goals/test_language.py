@@ -78,7 +78,11 @@ def test_a_goal_is_a_tree_of_values():
         ("minimize sum(link latency)", 18, "expected '.'"),
         ("minimize sum(link.)", 18, "unexpected ')'; expected latency"),
         ("minimize sum(hops", 17, "unexpected the end; expected ')'"),
-        ("minimize sum(hops) over brokers-clients", 31, "unexpected '-'; expected 'subject to' or the end"),
+        (
+            "minimize sum(hops) over brokers-clients",
+            31,
+            "unexpected '-'; expected 'subject to', 'decided by' or the end",
+        ),
         ("minimize sum(hops) over all", 24, "expected 'routers', 'brokers', 'clients' or 'peers'"),
         ("minimize sum(path variance(hops))", 18, "expected 'min', 'max', 'sum' or 'average'"),
         ("minimize sum(path sum(path sum(hops)))", 22, "an aggregate cannot be inside an aggregate"),
@@ -99,7 +103,7 @@ def test_a_goal_is_a_tree_of_values():
         ("minimize sum(hops) subject to variance(cpu) <= 3 ms", 47, "expected a number of us^2"),
         ("minimize sum(hops) subject to cpu <= 3 parsec", 39, "unknown unit 'parsec'"),
         ("minimize sum(hops) subject to 3 <= 3", 30, "a constraint needs a metric"),
-        ("minimize sum(hops) subject to fanout < 3 4", 41, "unexpected '4'; expected ',' or the end"),
+        ("minimize sum(hops) subject to fanout < 3 4", 41, "unexpected '4'; expected ',', 'decided by' or the end"),
         ("minimize sum(hops) subject to fanout < 1.2.3", 39, "a number has too many digits or points"),
         ("minimize sum(hops) subject to fanout < 1234567890123", 39, "a number has too many digits or points"),
         ("minimize sum(höps)", 14, "a goal is ASCII text, got 'ö'"),
@@ -211,3 +215,13 @@ def test_at_the_limit_a_strict_constraint_is_broken():
 )  # fmt: skip
 def test_values_are_shown_in_a_unit_that_suits(value, dimension, text):
     assert shown(value, dimension) == text
+
+
+def test_a_goal_says_who_decides():
+    text = "minimize sum(path sum(link.latency)) over peers"
+    assert parse_goal(text).by == parse_goal(f"{text} decided by peers").by == "peers"
+    rooted = parse_goal(f"{text} subject to fanout <= 6 decided by root")
+    assert rooted.by == "root"
+    assert parse_goal(str(rooted)) == rooted
+    with pytest.raises(GoalError, match="expected 'peers' or 'root'"):
+        parse_goal(f"{text} decided by me")

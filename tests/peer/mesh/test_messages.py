@@ -76,6 +76,12 @@ GOLDEN = {
         encoding.decode_answer_untrusted,
         "01100401046173646902000300070732207065722033",
     ),
+    "self, in the reference tree": (
+        m.About("asdi", tree_degree=3),
+        encoding.encode_answer,
+        encoding.decode_answer_untrusted,
+        "01100401046173646902000300090103",
+    ),
     "self": (
         m.About("asdi", "tower", "0.2", 12.5, 0.25),
         encoding.encode_answer,

@@ -8,9 +8,10 @@ import statistics
 import pytest
 
 from peer.goals.syntax import Function
+from peer.mesh.lock import LOCK_SECONDS, Lock
 from peer.optimizer.benefits import Below, Moments, benefit, change_below_bottleneck, weights
 from peer.optimizer.layout import Move
-from peer.optimizer.locks import LOCK_SECONDS, Lock, LockTable
+from peer.optimizer.locks import LockTable
 from peer.optimizer.proposing import Hysteresis, Offer, Proposed, Slot, Way, best_move
 from tests.peer.optimizer.test_coordinator import LATENCY, spaced
 from tests.peer.optimizer.worlds import grown

@@ -17,7 +17,8 @@ from peer.mesh.config import MeshConfig
 from peer.mesh.messages import PeerId
 from peer.mesh.placement.neighbourhood import LinkQuality, Neighbourhood
 from peer.optimizer.course import Course
-from peer.optimizer.placement import MAX_KNOWN, GoalPlacement
+from peer.optimizer.following import MAX_KNOWN
+from peer.optimizer.placement import GoalPlacement
 from peer.optimizer.said import Said, read_said_untrusted
 from peer.testing.guided import LATENCY, OWNER, Guided, signed
 
@@ -46,10 +47,12 @@ def candidate(name: str, **changes) -> Candidate:
     return replace(Candidate(PeerId(name.encode()), ("10.1.1.1", 4_000), 700, 0.0, 1, 1), **changes)
 
 
-def around(parents: list[Held], candidates=(), *, now=100.0, qualities=None, level=3_000) -> Neighbourhood:
+def around(
+    parents: list[Held], candidates=(), *, now=100.0, qualities=None, level=3_000, measures=None, own=b""
+) -> Neighbourhood:
     return Neighbourhood(
         now=now, config=MeshConfig(), level=level, hops=2, parents=parents, children=[], candidates=list(candidates),
-        silent_candidates=[], qualities=lambda: qualities or {},
+        silent_candidates=[], qualities=lambda: qualities or {}, measures=lambda: measures or {}, own=PeerId(own),
     )  # fmt: skip
 
 
@@ -91,12 +94,20 @@ def test_a_peer_moves_to_what_is_nearer_and_leaves_the_parent_that_is_worth_leas
     assert placement.moves == 1
 
 
-@pytest.mark.parametrize(
-    "changes", [{"free": 0}, {"path": 0.045}, {"now": 1.0}], ids=["full", "gains too little", "heard too long ago"]
-)
+@pytest.mark.parametrize("changes", [{"path": 0.045}, {"now": 1.0}], ids=["gains too little", "heard too long ago"])
 def test_a_candidate_that_is_not_worth_it_is_left_alone(changes):
     placement = settled()
     says(placement, "new", **({"path": 0.010, "trip": 0.060} | changes))
+    assert placement.better(around(PARENTS, [candidate("new")]), Random(1)) is None
+
+
+def test_an_exchange_is_sought_with_a_peer_that_is_full_and_not_again_at_once():
+    placement = settled()
+    says(placement, "new", 0.010, 0.030, free=0)
+    trade = placement.better(around(PARENTS, [candidate("new")]), Random(1))
+    assert (trade.parent, trade.candidate) == (2, b"new")
+    now = 0.7 * 0.020 + 0.3 * 0.080
+    assert trade.most == pytest.approx(now - (0.7 * 0.020 + 0.3 * 0.025) - 0.05 * now)
     assert placement.better(around(PARENTS, [candidate("new")]), Random(1)) is None
 
 
@@ -131,6 +142,28 @@ def test_a_liar_is_given_up_after_its_trial_and_not_tried_again():
     assert PeerId(b"liar") not in placement.to_probe(around(PARENTS, [candidate("liar")], now=200.0), Random(1))
 
 
+def test_a_parent_whose_copies_come_later_than_anothers_has_no_shorter_path_whatever_it_says():
+    placement = settled()
+    says(placement, "liar", 0.0, 0.010)
+    three = [*PARENTS, Held("liar", 3, since=100.0)]
+    late = {1: LinkQuality(lateness=0.0), 2: LinkQuality(lateness=0.002), 3: LinkQuality(lateness=0.04)}
+    ways = placement._parent_ways(around(three, qualities=late))
+    assert ways == {b"near": [0.020], b"far": [0.080], b"liar": [0.080]}
+    assert placement._parent_ways(around(three, qualities={}))[b"liar"] == [0.005]
+
+
+def test_bandwidth_is_what_links_were_seen_to_carry():
+    placement = following("maximize min(path min(link.bandwidth))")
+    for name in ("near", "far"):
+        says(placement, name, 80_000.0, 0.020)
+    measured = {1: LinkQuality(bandwidth=50_000.0), 2: LinkQuality(bandwidth=20_000.0)}
+    here = around(PARENTS, qualities=measured)
+    assert read_said_untrusted(placement.values(here)).path == (50_000.0,)
+    says(placement, "new", 70_000.0, 0.020)
+    move = placement.better(around(PARENTS, [candidate("new")], qualities=measured), Random(1))
+    assert (move.parent, move.candidate) == (2, b"new")
+
+
 def test_repair_and_disputes_go_first():
     placement = settled()
     says(placement, "new", 0.0, 0.010)
@@ -149,8 +182,7 @@ def test_a_parent_that_says_nothing_stops_no_repair_and_no_pruning():
 def test_what_a_parent_says_of_itself_counts_in_the_path():
     """Processor time is spent by the sender of a hop, so it belongs to whoever forwards."""
     placement = following("minimize average(path sum(link.latency + node.cpu))")
-    placement.cpu = lambda: 0.004
-    root = read_said_untrusted(placement.values(around([], level=0)))
+    root = read_said_untrusted(placement.values(around([], level=0, measures={"cpu": 0.004})))
     assert (root.path, root.node[0]) == ((0.0,), 0.004)
     placement.measured(PeerId(b"near"), 0.020, root.as_values(), 99.0)
     said = read_said_untrusted(placement.values(around(PARENTS[:1])))
@@ -167,8 +199,7 @@ def test_a_constraint_that_is_broken_is_named():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("minimize sum(superfluous)", "peers do not measure node.superfluous yet"),
-        ("maximize min(path min(link.bandwidth))", "peers do not measure link.bandwidth yet"),
+        ("minimize sum(superfluous)", "does not depend on paths"),
         ("minimize max(fanout)", "does not depend on paths"),
         ("minimize sum(path average(link.latency))", "the length of a path"),
         ("minimize sum(children sum(link.latency))", "children sum(link.latency)"),

@@ -16,7 +16,7 @@ from peer.opening import open_peer
 from peer.options import PeerOptions
 from peer.role import Role
 from peer.trust import files
-from peer.trust.grants import ROLES, JoinGrant, Policy
+from peer.trust.grants import ROLES, WITHHELD, JoinGrant, Policy
 
 pytestmark = [pytest.mark.net, pytest.mark.xdist_group("processes")]
 
@@ -44,13 +44,13 @@ class Granting:
         policy = Policy.issue(self.owner, stream="asdi", version=self.version, rules=rules, revoked=ids)
         self.policy.write_text(policy.to_text() + "\n")
 
-    def grant(self, name, role="subscriber", *, seconds=1_000.0):
+    def grant(self, name, role="subscriber", *, seconds=1_000.0, withheld=False):
         path = self.folder / f"{name}.grant"
         granted = JoinGrant.issue(
             self.owner,
             stream="asdi",
             peer_id=self.key(name).peer_id,
-            roles=ROLES[role],
+            roles=ROLES[role] | (WITHHELD if withheld else 0),
             expires_at=int(time.time() + seconds),
         )
         path.write_text(granted.to_text())
@@ -185,3 +185,51 @@ async def test_files_that_do_not_fit_are_one_sentence(tmp_path, monkeypatch):
             await desk.start("bob", Role.LEAF, grant=desk.policy)
         with pytest.raises(PeerError, match="who does not own asdi"):
             await desk.start("bob", Role.ROOT, policy=desk.policy)
+
+
+async def test_withheld_packets_reach_only_those_with_the_grant_at_every_hop(tmp_path, monkeypatch):
+    async with granting(tmp_path, monkeypatch) as desk:
+        desk.write(0)
+        root = await desk.root(capacity=2, withhold=["/p[@tail='N1']"])
+        router = await desk.start("router", Role.ROUTER, grant=desk.grant("router", "router", withheld=True))
+        await router.wait_parents(1)
+        alice = await desk.start("alice", Role.LEAF, grant=desk.grant("alice", withheld=True))
+        bob = await desk.start("bob", Role.LEAF)
+        await alice.wait_parents(1)
+        await bob.wait_parents(1)
+        await root.send(b"<p tail='N1'/>")
+        await root.send(b"<p tail='N2'/>")
+        assert await next_packet(alice) == b"<p tail='N1'/>"
+        assert await next_packet(bob) == b"<p tail='N2'/>"
+        assert bob.statistics().forged == 0
+
+
+async def test_a_peer_that_was_revoked_stays_revoked_after_a_restart_that_reaches_nobody(tmp_path, monkeypatch):
+    async with granting(tmp_path, monkeypatch) as desk:
+        desk.write(0, "alice")
+        root = await desk.root()
+        router = await desk.start("router", Role.ROUTER, state=tmp_path / "state")
+        await router.wait_parents(1)
+        while router.core.doors.gate.policy is None:
+            await router.wait_turn()
+        await root.leave()
+    assert (tmp_path / "state" / "asdi.policy").exists()
+    async with granting(tmp_path, monkeypatch) as desk:
+        router = await desk.start("router", Role.ROUTER, state=tmp_path / "state")
+        gate = router.core.doors.gate
+        shown, _ = gate.look_untrusted(desk.key("alice").public_key, b"")
+        assert "has revoked the grants of" in gate.why_not_child(shown)
+
+
+async def test_a_root_does_not_go_back_to_an_older_policy(tmp_path, monkeypatch, caplog):
+    async with granting(tmp_path, monkeypatch) as desk:
+        desk.write(1)
+        older = desk.policy.read_text()
+        desk.write(1, "alice")
+        await desk.root(state=tmp_path / "state")
+        assert (tmp_path / "state" / "asdi.policy").read_text() == desk.policy.read_text()
+    desk.policy.write_text(older)
+    async with granting(tmp_path, monkeypatch) as desk:
+        root = await desk.root(state=tmp_path / "state")
+        assert root.core.doors.gate.policy.version == 2
+        assert "older than the policy in force" in caplog.text

@@ -11,7 +11,15 @@ from dht.identity import Identity, id_text
 from dht.streams import Grant
 from peer.trust import grants
 from peer.trust.gate import MAX_CREDENTIALS_BYTES, MAX_PENDING, Gate
-from peer.trust.grants import ROUTE, SUBSCRIBE, JoinGrant, MalformedCredentials, Policy
+from peer.trust.grants import (
+    ROUTE,
+    SUBSCRIBE,
+    SUBSCRIBERS_NEED_GRANTS,
+    JoinGrant,
+    MalformedCredentials,
+    Policy,
+    with_tree_degree,
+)
 from peer.trust.rootkeys import MAX_ROOT_KEYS, RootKeys
 
 OWNER = Identity.from_seed(bytes(range(32)))
@@ -229,3 +237,19 @@ def test_keys_of_roots_are_bounded_and_any_bytes_are_ignored():
     for data in (b"", b"x", bytes(132), bytes(132 * 9), bytes(133)):
         peer.root_keys.learn_untrusted(data, OWNER.peer_id)
     assert learned == []
+
+
+@pytest.mark.parametrize("degree", [None, 3, 4, 17])
+def test_a_policy_says_the_degree_of_the_reference_tree(degree):
+    said = policy(rules=with_tree_degree(SUBSCRIBERS_NEED_GRANTS, degree))
+    assert said.tree_degree == degree
+    assert Policy.decode_untrusted(said.encode(), stream="asdi") == said
+    assert gate(adopted=said).tree_degree == degree
+    assert gate(adopted=said).needs_grants
+    assert not gate(adopted=policy(rules=with_tree_degree(0, degree))).needs_grants
+
+
+@pytest.mark.parametrize("degree", [2, 18, -1])
+def test_a_tree_without_such_a_degree_is_refused(degree):
+    with pytest.raises(ValueError, match="the degree of a tree is 3 to 17"):
+        with_tree_degree(0, degree)

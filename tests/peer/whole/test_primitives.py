@@ -197,6 +197,11 @@ def test_a_placement_sees_what_dcp_measured_on_each_link():
     for quality in measured.values():
         assert 0.005 < quality.round_trip < 0.1
         assert 0 <= quality.loss < 0.5
-        assert quality.rate is quality.lateness is None, "not measured yet"
+        assert 0 < quality.rate <= quality.bandwidth
+        assert 0 <= (quality.lateness or 0.0) < 0.05
+    assert any(quality.lateness == 0.0 for quality in measured.values())
+    rates = core.observer.measures()
+    assert rates["incoming"] == rates["own_rate"] > 0
+    assert rates["superfluous"] == rates["outgoing"] == 0
     router = sim.peers["I0"].core
     assert set(router.qualities(sim.network.now)) == {*router.mesh.parents.links, *router.mesh.children.links}

@@ -1,0 +1,93 @@
+"""Two peers in two processes, a root and a leaf: what encryption, signatures and their checks cost a whole stream."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from bench._processes import Result
+from dcp import Packet, Started
+from dcp.links.link import SocketAddress
+from dht.identity import Identity
+from peer.opening import open_peer
+from peer.options import PeerOptions
+from peer.role import Role
+
+STREAM = "firehose"
+BATCH = 512
+AHEAD = 16_384
+"""Packets that the root publishes ahead of what its child has: a log holds four times as many."""
+
+
+def peer_sender(announce: Callable[[SocketAddress], None], *, packets: int, size: int, protects: bool) -> Result:
+    return trio.run(_sender, announce, packets, size, protects)
+
+
+def peer_receiver(address: SocketAddress, *, packets: int, size: int, protects: bool) -> Result:
+    return trio.run(_receiver, address, packets, size, protects)
+
+
+async def _sender(announce: Callable[[SocketAddress], None], packets: int, size: int, protects: bool) -> Result:
+    payload = bytes(size)
+    with tempfile.TemporaryDirectory() as folder:
+        options = PeerOptions(
+            stream=STREAM,
+            role=Role.ROOT,
+            owner=Path(folder) / "owner.key",
+            unsigned=not protects,
+            cleartext=not protects,
+            raw=True,
+            beacon=False,
+            keep_numbers=False,
+            transport="udp",
+        )
+        Identity.load_or_create(Path(folder) / "owner.key")
+        async with open_peer(options) as root:
+            root.publish_hole(0)  # begun, and still empty: who joins now gets everything
+            announce(root.address)
+            sender = root.core.sender
+            assert sender is not None
+            while not any(child.floor is not None for child in sender.children.values()):
+                await root.wait_turn()
+            cpu = time.process_time()
+            for sent in range(0, packets, BATCH):
+                for _ in range(min(BATCH, packets - sent)):
+                    root.publish_now(payload)
+                await trio.lowlevel.checkpoint()
+                while any(sent - child.acked > AHEAD for child in sender.children.values()):
+                    await root.wait_turn()
+            await root.wait_children_caught_up()
+            return {"packets": packets, "cpu": time.process_time() - cpu}
+
+
+async def _receiver(address: SocketAddress, packets: int, size: int, protects: bool) -> Result:
+    payload = bytes(size)
+    options = PeerOptions(
+        stream=STREAM,
+        role=Role.LEAF,
+        parents=1,
+        start="oldest",
+        bootstrap=[(address[0], address[1])],
+        cleartext=not protects,
+        beacon=False,
+        multicast=False,
+        transport="udp",
+    )
+    async with open_peer(options) as leaf:
+        started = await anext(leaf)
+        if started != Started(0):
+            raise RuntimeError(f"the stream was to start at 0: {started}")
+        began, cpu = time.perf_counter(), time.process_time()
+        got = 0
+        while got < packets:
+            items = await leaf.receive_many(1_024)
+            if items != [Packet(an, payload) for an in range(got + 1, got + 1 + len(items))]:
+                raise RuntimeError(f"not the packets after {got}: {items!r:.100}")
+            got += len(items)
+        seconds = time.perf_counter() - began
+        complete = leaf.statistics().forged == 0 and bool(leaf.trust.signatures) == protects
+        return {"packets": got, "seconds": seconds, "cpu": time.process_time() - cpu, "complete": complete}
