@@ -176,14 +176,18 @@ export class AirView {
     pen.fillStyle = this.colours.text;
     pen.lineWidth = 1.6;
     pen.font = "600 11px system-ui, sans-serif";
-    let named = 0;
+    const named = [];
     for (const flights of buckets) {
       for (const flight of flights) {
         if (!flight.callsign.startsWith(this.wanted)) continue;
         pen.beginPath();
         pen.arc(flight.sx, flight.sy, 10, 0, 7);
         pen.stroke();
-        if (named++ < 25) pen.fillText(flight.callsign, flight.sx + 13, flight.sy + 4);
+        // A name that would lie on another is left out: zooming in makes room for it.
+        const isFree = named.every(([x, y]) => Math.abs(x - flight.sx) > 72 || Math.abs(y - flight.sy) > 14);
+        if (!isFree || named.length >= 25) continue;
+        named.push([flight.sx, flight.sy]);
+        pen.fillText(flight.callsign, flight.sx + 13, flight.sy + 4);
       }
     }
   }
