@@ -18,11 +18,12 @@ def test_without_chromium_it_says_so_and_fails_nobody(monkeypatch, capsys):
 
 def test_every_flight_is_told_of_once_in_ten_seconds_and_moves():
     stub = page._Stub(50)
-    first, second = stub._rows(100.0, 110.0), stub._rows(110.0, 120.0)
-    assert [row[0] for row in first] == [row[0] for row in second]
-    assert len({row[0] for row in first}) == 50
-    assert all(100.0 <= row[8] <= 110.0 for row in first)
-    assert all(one[1:3] != other[1:3] for one, other in zip(first, second, strict=True))
+    first, second = list(stub._packets(100.0, 110.0)), list(stub._packets(110.0, 120.0))
+    assert [packet.an for packet in first + second] == list(range(100))
+    callsigns = [packet.payload.partition(b"</id>")[0] for packet in first]
+    assert len(set(callsigns)) == 50
+    assert callsigns == [packet.payload.partition(b"</id>")[0] for packet in second]
+    assert all(one.payload != other.payload for one, other in zip(first, second, strict=True))
 
 
 @pytest.mark.browser

@@ -104,6 +104,10 @@ class Canned:
     def has_events(self):
         return bool(self.content)
 
+    @property
+    def is_drained(self):
+        return not self.content
+
     def next_event(self):
         return self.content.pop(0) if self.content else None
 

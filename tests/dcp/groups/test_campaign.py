@@ -11,7 +11,7 @@ from tests.dcp.groups.campaign import GroupCampaign
 
 @pytest.mark.slow
 def test_everybody_gets_the_stream_while_groups_come_and_go():
-    assert sum(GroupCampaign(seed).run().carried for seed in range(4)), "some packets went to groups"
+    assert sum(GroupCampaign(seed).run().carried for seed in range(2)), "some packets went to groups"
 
 
 @pytest.mark.slow

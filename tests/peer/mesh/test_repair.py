@@ -12,6 +12,7 @@ from peer.mesh.events import (
 )
 from peer.mesh.membership import Membership
 from peer.mesh.messages import CloseReason, RefuseReason
+from peer.mesh.surroundings import NoObserver
 from tests.peer.mesh.one import One, events, named, record
 
 
@@ -61,7 +62,7 @@ def test_a_suspect_that_speaks_again_is_trusted_and_the_surplus_pruned():
 
 
 def test_data_on_the_link_is_a_sign_of_life():
-    class Data:
+    class Data(NoObserver):
         def __init__(self) -> None:
             self.heard: dict = {}
 

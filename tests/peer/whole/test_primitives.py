@@ -199,7 +199,7 @@ def test_a_placement_sees_what_dcp_measured_on_each_link():
         assert 0 <= quality.loss < 0.5
         assert 0 < quality.rate <= quality.bandwidth
         assert 0 <= (quality.lateness or 0.0) < 0.05
-    assert any(quality.lateness == 0.0 for quality in measured.values())
+    assert min(quality.lateness for quality in measured.values()) < 0.001  # one is nearly always the first
     rates = core.observer.measures()
     assert rates["incoming"] == rates["own_rate"] > 0
     assert rates["superfluous"] == rates["outgoing"] == 0
