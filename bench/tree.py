@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arity", type=int, nargs="+", default=[2, 3, 7], help="children of a node (%(default)s)")
     parser.add_argument("--hosts", type=int, default=10_000, help="of the large meshes (%(default)s)")
     parser.add_argument(
-        "--live", type=int, default=1_000, help="peers of the mesh in virtual time; 0: none (%(default)s: 10 minutes)"
+        "--live", type=int, default=1_000, help="peers of the mesh in virtual time; 0: none (%(default)s: 40 minutes)"
     )
     parser.add_argument("--seed", type=int, default=1)
 

@@ -45,6 +45,7 @@ def come_into_place(routers: int, deaths: int, owner) -> None:
         second = stack.enter_context(running("root", "--roots-key", "asdi", "--listen", "127.0.0.1:0", *reach, *others))
         second.says("skymesh: root of")
         join = ("join", "asdi", "--selection", "tree", "--format", "none", "--listen", "127.0.0.1:0", *reach)
+        join += ("--capacity", "9")  # 1.5 times two parents times three children (docs/tree.md)
         peers = [stack.enter_context(running(*join, "--name", f"router-{n}")) for n in range(routers)]
         before = wait_in_place(place, routers)
         for peer in peers[:deaths]:
