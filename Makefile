@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := skymesh asdi dcp xmlswitch dht peer pipeline demo bench tests
 
-# Tests of processes, sockets and Spark mostly wait, and those of one kind run on one worker: four keep two cores busy.
-WORKERS ?= 4
+# Tests of processes and sockets mostly wait: three workers keep two cores busy.
+WORKERS ?= 3
 # The versions that were tested. `make CONSTRAINTS= test` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= -c constraints.txt
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
