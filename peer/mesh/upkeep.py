@@ -246,6 +246,7 @@ class Upkeep:
                 self._seeking.look_up(now)
             self._seeking.probe(now)
             move = self._seeking.improve(now)
+            self.relevel()  # in the reference tree a place can rise while the parents stay the same
             if isinstance(move, Trade):
                 self._guidance.trade(move, now)
             elif move is not None:

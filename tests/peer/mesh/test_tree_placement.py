@@ -19,11 +19,11 @@ PARENTS = 2
 CAPACITY = 6
 
 
-def tree_mesh(seed: int, **options) -> MeshSimulation:
-    config = MeshConfig(parents_wanted=PARENTS, capacity=CAPACITY).for_tree()
+def tree_mesh(seed: int, *, degree=lambda: 3, capacity: int = CAPACITY, **options) -> MeshSimulation:
+    config = MeshConfig(parents_wanted=PARENTS, capacity=capacity).for_tree()
 
     def placement(peer_id, config):
-        return TreePlacement(peer_id, PLACE, is_leaf=not config.capacity)
+        return TreePlacement(peer_id, PLACE, degree=degree, is_leaf=not config.capacity)
 
     return MeshSimulation(seed, config=config, placement=placement, lists_places=True, **options)
 
@@ -36,14 +36,14 @@ def routers(sim: MeshSimulation) -> list:
     return [peer for peer in sim.peers if peer.is_alive and not peer.is_root and peer.config.capacity]
 
 
-def share_in_place(sim: MeshSimulation) -> float:
+def share_in_place(sim: MeshSimulation, arity: int = 2) -> float:
     """Of the routers, those whose parents are the expected ones."""
     by_place = {PLACE(peer.peer_id): peer for peer in routers(sim)}
     roots = sorted((peer for peer in sim.peers if peer.is_alive and peer.is_root), key=lambda peer: peer.peer_id)
     slots = sum(peer.config.capacity * 3 // 4 for peer in roots)
     names = {-1 - number: root for number, root in enumerate(roots)}
-    rules = Rules(PARENTS, CAPACITY, crown_of(slots, PARENTS))
-    up = expected_parents(Holders(ReferenceTree(2), by_place), rules, sorted(names, reverse=True))
+    rules = Rules(PARENTS, sim.config.capacity, crown_of(slots, PARENTS, arity))
+    up = expected_parents(Holders(ReferenceTree(arity), by_place), rules, sorted(names, reverse=True))
     exact = 0
     for place, expected in up.items():
         wanted = {(names[other] if other < 0 else by_place[other]).peer_id for other in expected}
@@ -68,6 +68,19 @@ def test_a_mesh_becomes_the_one_that_the_ids_give_and_again_after_three_deaths(s
     assert all_have_their_parents(sim), "a missing parent is urgent"
     run(sim, 40)
     assert share_in_place(sim) == 1.0
+
+
+def test_the_mesh_follows_a_degree_that_the_owner_changes():
+    degree = [3]
+    sim = tree_mesh(2, degree=lambda: degree[0], capacity=9)
+    sim.populate(roots=2, peers=12, root_capacity=12)
+    run(sim, 60)
+    assert share_in_place(sim) == 1.0
+    assert share_in_place(sim, arity=3) < 1.0
+    degree[0] = 4
+    run(sim, 60)
+    assert all_have_their_parents(sim)
+    assert share_in_place(sim, arity=3) == 1.0
 
 
 def test_a_larger_mesh_is_mostly_in_place_within_a_minute():
