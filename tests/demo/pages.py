@@ -42,6 +42,12 @@ def events(window, kind):
     return window.execute_script(script, kind)
 
 
+def newest(window, kind):
+    """The number of the newest event of this kind: how many the list has says nothing once it is full."""
+    script = "return document.querySelector('#events .' + arguments[0])?.parentNode.dataset.event ?? 0"
+    return int(window.execute_script(script, kind))
+
+
 def open_card(window, name):
     click(window, f"[data-peer='{name}']")
     wait_for(lambda: text(window, "card-title") == name, f"that the card of {name} is open")

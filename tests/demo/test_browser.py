@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.demo.command import wait_for
-from tests.demo.pages import IN_A_BROWSER, click, events, number, other_tab, peers, text, wait_whole
+from tests.demo.pages import IN_A_BROWSER, click, events, newest, number, other_tab, peers, text, wait_whole
 
 pytestmark = IN_A_BROWSER
 PEERS = {"root-1", "root-2", "router-1", "router-2", "router-3", "client-1", "client-2", "dht-1"}
@@ -61,7 +61,7 @@ def test_killing_a_parent_through_the_page_shows_the_repair_with_nothing_lost(wi
     parent = min(window.execute_script(rows), key=lambda name: name.startswith("root"))
     click(window, f"[data-peer='{parent}']")
     wait_for(lambda: text(window, "card-title") == parent, "that the parent's card is open")
-    whole_before = len(events(window, "whole"))
+    whole_before = newest(window, "whole")
     click(window, "#card-kill")
     wait_for(lambda: parent in peers(window, ".dead"), "that the parent is drawn as dead")
     assert any(f"{parent} killed" in event for event in events(window, "fault"))
@@ -71,7 +71,7 @@ def test_killing_a_parent_through_the_page_shows_the_repair_with_nothing_lost(wi
             lambda: not window.execute_script("return document.getElementById('card-restart').disabled"), "a button"
         )
         click(window, "#card-restart")
-    wait_for(lambda: len(events(window, "whole")) > whole_before, "that the mesh is whole again")
+    wait_for(lambda: newest(window, "whole") > whole_before, "that the mesh is whole again")
     assert any("client-1" in event for event in events(window, "restored"))
     assert number(window, "t-lost") == 0
 

@@ -316,13 +316,13 @@ def test_an_order_that_is_given_while_the_connection_is_lost_waits_for_it(page_d
         window.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": keep})  # for this tab alone
         window.get(page_demo.url)
         wait_for(lambda: len(peers(window)) >= 8, "that the page is live")
-        count = len(events(window, "heal"))
+        before = newest(window, "heal")
         # In one turn of the page: a moment later it may be connected again. The first click asks, the second confirms.
         window.execute_script(
             "connection.close(); const button = document.getElementById('put-back'); button.click(); button.click()"
         )
         assert "queued" in text(window, "toast")
-        wait_for(lambda: len(events(window, "heal")) > count, "that it is obeyed")
+        wait_for(lambda: newest(window, "heal") > before, "that it is obeyed")
 
 
 # Last: parents that were contradicted are still being replaced after it, and the cards of other tests would change.

@@ -48,6 +48,7 @@ export class Log {
     if (MARKS[event.kind]) this.marks.push([event.at, MARKS[event.kind]]);
     if (this.marks.length > 300) this.marks.splice(0, 100);
     const line = document.createElement("li");
+    line.dataset.event = event.n;
     const time = document.createElement("time");
     time.textContent = `${event.at.toFixed(1)} s`;
     const text = document.createElement("span");
