@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -23,10 +24,18 @@ def files(package: str) -> list[Path]:
 MODULES = {name_of(path): path for package in PACKAGES for path in files(package)}
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def source(path: Path) -> tuple[str, ast.Module]:
+    """A file, read and parsed once: most rules look at every file."""
+    text = path.read_text()
+    return text, ast.parse(text)
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """What a file imports, as full names: of our own packages modules, of others whatever the statement says."""
-    tree = ast.parse(path.read_text())
-    loads_by_name = any(loader in path.read_text() for loader in ("import_module", "set_forkserver_preload"))
+    text, tree = source(path)
+    loads_by_name = any(loader in text for loader in ("import_module", "set_forkserver_preload"))
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -41,7 +50,7 @@ def imports(path: Path) -> set[str]:
             match = _MODULE_NAME.fullmatch(node.value)
             if match and match[1] in MODULES:
                 found.add(match[1])
-    return found - {name_of(path)}
+    return frozenset(found - {name_of(path)})
 
 
 def graph() -> dict[str, set[str]]:

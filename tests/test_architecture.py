@@ -7,7 +7,9 @@ import tomllib
 
 import pytest
 
-from tests.imports import MODULES, PACKAGES, REPOSITORY, cycles, files, graph, imports, name_of
+from tests.imports import MODULES, PACKAGES, REPOSITORY, cycles, files, graph, imports, name_of, source
+
+pytestmark = pytest.mark.xdist_group("architecture")  # in one worker, each file is read once
 
 # Which packages each package may import.
 ALLOWED = {
@@ -166,10 +168,10 @@ def test_files_have_one_concern():
     assert sorted(str(path.relative_to(REPOSITORY)) for path in long) == []
 
 
-def reaches_into_a_peer(source: str) -> set[int]:
+def reaches_into_a_peer(tree: ast.Module) -> set[int]:
     """Lines that use `<something>.core.<attribute>`, or keep `<something>.core` under another name."""
     lines = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "core":
             lines.add(node.lineno)
         if isinstance(node, ast.Assign):
@@ -181,14 +183,14 @@ def reaches_into_a_peer(source: str) -> set[int]:
 def test_nobody_reaches_through_a_peer_into_its_machines():
     for name, path in MODULES.items():
         if not within(name, MAY_USE_THE_CORE):
-            lines = reaches_into_a_peer(path.read_text())
+            lines = reaches_into_a_peer(source(path)[1])
             assert not lines, f"{path}, lines {sorted(lines)}: give Peer a method instead of reaching into its core"
 
 
 def test_the_check_for_reaching_can_fail():
-    assert reaches_into_a_peer("stream.core.sender.publish_hole(3)") == {1}
-    assert reaches_into_a_peer("core, now = self._peer.core, 3") == {1}
-    assert reaches_into_a_peer("core = peer.core\noptions.core()") == {1}
+    assert reaches_into_a_peer(ast.parse("stream.core.sender.publish_hole(3)")) == {1}
+    assert reaches_into_a_peer(ast.parse("core, now = self._peer.core, 3")) == {1}
+    assert reaches_into_a_peer(ast.parse("core = peer.core\noptions.core()")) == {1}
 
 
 def test_no_test_package_shadows_a_package():
@@ -200,11 +202,10 @@ def test_no_test_package_shadows_a_package():
 
 def test_every_module_says_what_it_is_for():
     for name, path in MODULES.items():
-        assert ast.get_docstring(ast.parse(path.read_text())), f"{name} has no docstring"
+        assert ast.get_docstring(source(path)[1]), f"{name} has no docstring"
 
 
-@pytest.mark.xdist_group("guard")
 def test_groups_of_tests_stay_together(request):
     """pytest 9.2 with xdist 3.8 lost them without a word: two Sparks, and every demo and browser started twice."""
     if getattr(request.config.option, "loadgroup", False):
-        assert request.node.nodeid.endswith("@guard")
+        assert request.node.nodeid.endswith("@architecture")
