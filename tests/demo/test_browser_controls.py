@@ -14,6 +14,7 @@ from tests.demo.pages import (
     click,
     events,
     guests,
+    newest,
     number,
     open_card,
     other_tab,
