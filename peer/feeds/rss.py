@@ -21,6 +21,7 @@ import trio
 from peer.errors import FeedError
 from peer.feeds.rss_items import (
     MAX_DOCUMENT_BYTES,
+    SCHEMES,
     BadFeedDocument,
     SeenItems,
     feeds_of_untrusted,
@@ -39,7 +40,6 @@ MAX_AT_ONCE = 8
 SAVE_INTERVAL = 5.0
 """Seconds between two writes of the memory."""
 AGENT = f"skymesh/{version()}"
-SCHEMES = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,8 @@ def fetch(where: str, headers: dict[str, str]) -> Answer:
 def _read_file(where: str, headers: dict[str, str]) -> Answer:
     path = Path(where.removeprefix("file://"))
     try:
+        if not path.is_file():  # a pipe would hold the thread for good
+            raise Unavailable("not a file" if path.exists() else "No such file or directory")
         stamp = f"{path.stat().st_mtime_ns}-{path.stat().st_size}"
         if headers.get("If-None-Match") == stamp:
             return Answer(None)
@@ -138,7 +140,7 @@ class RssSource:
             try:
                 first = await self._fetch(listing)
                 is_list = is_opml_untrusted(first.body or b"")
-                urls = feeds_of_untrusted(first.body or b"") if is_list else [self.where]
+                urls = feeds_of_untrusted(first.body or b"", self.where) if is_list else [self.where]
             except (Unavailable, BadFeedDocument) as error:
                 raise FeedError(f"cannot read the feed {self.where}: {error}") from None
             if not urls:
@@ -216,7 +218,7 @@ class RssSource:
         try:
             answer = await self._fetch(listing)
             if answer.body is not None:
-                schedule.set_feeds(feeds_of_untrusted(answer.body), trio.current_time())
+                schedule.set_feeds(feeds_of_untrusted(answer.body, self.where), trio.current_time())
                 self._seen = {url: seen for url, seen in self._seen.items() if url in schedule.feeds}
         except (Unavailable, BadFeedDocument) as error:
             listing.failed(retry_after=None, now=trio.current_time(), rng=self.rng)

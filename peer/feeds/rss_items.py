@@ -16,6 +16,7 @@ from hashlib import sha256
 
 from lxml import etree
 
+SCHEMES = ("http://", "https://")
 MAX_DOCUMENT_BYTES = 4 << 20
 MAX_ITEMS = 1_000
 """Items of one document that are looked at."""
@@ -53,12 +54,14 @@ def items_of_untrusted(document: bytes, url: str) -> list[tuple[str, bytes]]:
     return [_item(element, url, title) for element in reversed(found)]
 
 
-def feeds_of_untrusted(document: bytes) -> list[str]:
-    """The feeds that an OPML document lists, each once."""
+def feeds_of_untrusted(document: bytes, where: str) -> list[str]:
+    """The feeds that an OPML document lists, each once. One that came from a server names no files of this machine."""
     root = _parse_untrusted(document)
     if _local(root) != "opml":
         raise BadFeedDocument(f"expected OPML, got <{_local(root)[:40]}>")
     urls = [e.get("xmlUrl", "") for e in root.iter("outline")]
+    if where.startswith(SCHEMES):
+        urls = [url for url in urls if url.startswith(SCHEMES)]
     return list(dict.fromkeys(url for url in urls if url))[:MAX_FEEDS]
 
 

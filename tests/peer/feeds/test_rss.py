@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ def test_documents_that_are_no_feed_are_refused(document):
     with pytest.raises(BadFeedDocument):
         items_of_untrusted(document, "u")
     with pytest.raises(BadFeedDocument):
-        feeds_of_untrusted(document)
+        feeds_of_untrusted(document, "u")
 
 
 @given(st.binary(max_size=300).map(lambda tail: b"<rss>" + tail))
@@ -91,9 +92,22 @@ def test_any_bytes_are_items_or_refused(document):
 
 
 def test_opml_lists_feeds_once_each():
-    assert feeds_of_untrusted(OPML % (b"h", b"h", b"h")) == ["h/a", "h/b"]
+    assert feeds_of_untrusted(OPML % (b"h", b"h", b"h"), "feeds.opml") == ["h/a", "h/b"]
     assert is_opml_untrusted(OPML)
     assert not is_opml_untrusted(RSS)
+
+
+def test_a_list_from_a_server_names_no_files_of_this_machine():
+    """Found by reading: a server's list could have a root publish local documents, or hang on a pipe."""
+    listed = OPML % (b"https://x", b"file:///etc", b"/etc")
+    assert feeds_of_untrusted(listed, "https://x/feeds.opml") == ["https://x/a"]
+    assert feeds_of_untrusted(listed, "feeds.opml") == ["https://x/a", "file:///etc/b", "/etc/a"]
+
+
+def test_a_pipe_is_no_feed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unavailable, match="not a file"):
+        fetch(str(tmp_path / "pipe"), {})
 
 
 def test_items_are_published_once_and_memory_is_bounded():
