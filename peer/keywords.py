@@ -100,15 +100,23 @@ class RootFromKeywords(TypedDict, total=False):
     owner_id: str | None
     bootstrap: Sequence[HostPort]
     listen: HostPort | None
+    identity: StrPath | None
     state: StrPath | None
     beacon: bool
     transport: str
     encryption: Literal["prefer", "require"]
     cleartext: bool
     multicast: bool
+    network: Literal["lan", "wan"]
+    dictionary: bytes | None
     namespaces: Mapping[str, str] | None
     language: str
+    capacity: int
+    children_from: Sequence[str]
+    compress: Literal["zstd", "zlib", "none"]
     owner: StrPath | None
+    grant: StrPath | None
+    policy: StrPath | None
     unsigned: bool
     withhold: Sequence[str]
     keep_numbers: bool

@@ -114,7 +114,7 @@ class PeerOptions:
     identity: Path | None = option(
         None,
         "key file of this peer, created if missing",
-        of=(*_JOINS, "root"),
+        of=(*_JOINS, *_ROOTS),
         read=path,
         metavar="FILE",
         keyword="StrPath | None",
@@ -175,13 +175,13 @@ class PeerOptions:
         "lan",
         "how long to wait before giving up on a silent parent: lan, or wan for long, lossy paths; "
         "the same at every peer of a mesh",
-        of=(*_JOINS, "root", "combine"),
+        of=(*_JOINS, *_ROOTS, "combine"),
         choices=NETWORKS,
     )
     dictionary: bytes | None = option(
         None,
         "zstd dictionary that the stream's packets are compressed with",
-        of=(*_JOINS, "root"),
+        of=(*_JOINS, *_ROOTS),
         read=file_bytes,
         metavar="FILE",
     )
@@ -288,14 +288,14 @@ class PeerOptions:
     capacity: int = option(
         DEFAULT_CAPACITY,
         "how many children to carry",
-        of=("join", "root", "combine"),
+        of=("join", *_ROOTS, "combine"),
         read=whole(0, MAX_CAPACITY, "a number of children"),
         metavar="N",
     )
     children_from: Sequence[str] = option(
         (),
         "accept only children from this network (repeatable)",
-        of=("join", "root"),
+        of=("join", *_ROOTS),
         read=read_network,
         metavar="NETWORK",
         many=True,
@@ -310,7 +310,7 @@ class PeerOptions:
         of=("join",),
         negative="static",
     )
-    compress: str = option("none", "compress packets: zstd, zlib or none", of=("root",), choices=COMPRESSIONS)
+    compress: str = option("none", "compress packets: zstd, zlib or none", of=_ROOTS, choices=COMPRESSIONS)
     owner: Path | None = option(
         None,
         "key file of the stream's owner, created if missing; roots with one owner serve together",
@@ -323,7 +323,7 @@ class PeerOptions:
     grant: Path | None = option(
         None,
         "file with the owner's grant for this peer's --identity",
-        of=(*_JOINS, "root"),
+        of=(*_JOINS, *_ROOTS),
         read=path,
         metavar="FILE",
         keyword="StrPath | None",
@@ -332,7 +332,7 @@ class PeerOptions:
     policy: Path | None = option(
         None,
         "file with the owner's policy on who needs a grant, read again when it changes (skymesh keys)",
-        of=("root",),
+        of=_ROOTS,
         read=path,
         metavar="FILE",
         keyword="StrPath | None",
