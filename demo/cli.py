@@ -25,6 +25,7 @@ examples:
   python -m demo --headless --script all --json            every scenario on one mesh, as JSON
   python -m demo scenarios                                 list the included scenarios
   python -m demo simulate --peers 1000 --minutes 10        a large mesh in virtual time (see simulate --help)
+  python -m demo news                                      700 RSS feeds, one root, readers (see news --help)
 
 exit codes: 0 all promises kept; 1 a promise broken; 2 invalid command line; 130 Ctrl-C
 """
@@ -89,7 +90,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    commands: dict[str, Callable[[Sequence[str]], int]] = {"simulate": _simulate, "scenarios": _scenarios}
+    commands: dict[str, Callable[[Sequence[str]], int]] = {
+        "simulate": _simulate,
+        "scenarios": _scenarios,
+        "news": _news,
+    }
     try:
         if argv and argv[0] in commands:
             return commands[argv[0]](argv[1:])
@@ -156,3 +161,9 @@ def _simulate(argv: Sequence[str]) -> int:
     from demo.simulate import main as simulate
 
     return simulate(argv)
+
+
+def _news(argv: Sequence[str]) -> int:
+    from demo.news.mesh import main as news
+
+    return news(argv)
