@@ -108,10 +108,11 @@ class Audit:
         if book is None or position is None:
             self.book = None
             return
-        if len(self.previous) >= MAX_PREVIOUS_QUERIES:
-            self._close(self.previous[0])
-        book.end(position, query, now + PREVIOUS_QUERY_SECONDS)
-        self.previous.append(book)
+        if position > book.low:  # else nothing was passed under it that could have been left out
+            if len(self.previous) >= MAX_PREVIOUS_QUERIES:
+                self._close(self.previous[0])
+            book.end(position, query, now + PREVIOUS_QUERY_SECONDS)
+            self.previous.append(book)
         self.book = Book(epoch, position)
         self._asked_until = position
         self._agreed.clear()

@@ -15,6 +15,7 @@ How claims reach it is `links.downlink`. The transitions of a child have names, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dcp import handshake
 from dcp.admission import Bucket
@@ -181,9 +182,11 @@ class Child:
         self.previous.sort(key=lambda previous: previous.epoch)
 
     def _remember(self, previous: PreviousQuery) -> None:
-        if len(self.previous) >= MAX_PREVIOUS_QUERIES:
-            self._close_oldest()
         self.previous.append(previous)
+        if len(self.previous) > MAX_PREVIOUS_QUERIES:
+            # One under which the child went no further has nothing to be asked about. Else the oldest.
+            idle = (n for n, (one, then) in enumerate(pairwise(self.previous)) if one.start >= then.start)
+            self._close(next(idle, 0))
 
     def dismiss(self) -> None:
         """It has left: the log need not look for its packets any longer."""
@@ -191,7 +194,7 @@ class Child:
             self.log.close_interest(self.interest)
             self.interest = None
         while self.previous:
-            self._close_oldest()
+            self._close(0)
         for wish in (*self.unheard, self.pending):
             self._close_pending(wish)
         self.unheard.clear()
@@ -203,7 +206,7 @@ class Child:
             if previous.since is None:
                 previous.since = now
         while self.previous and self.previous[0].since is not None and now - self.previous[0].since > longest:
-            self._close_oldest()
+            self._close(0)
 
     def interest_in(self, epoch: int) -> Interest | None:
         """The query of this epoch: the present one, or for a while one before."""
@@ -225,8 +228,8 @@ class Child:
         epochs = [previous.epoch for previous in self.previous if previous.start < an]
         return [*epochs, self.epoch] if self.epoch_start < an else epochs
 
-    def _close_oldest(self) -> None:
-        self.log.close_interest(self.previous.pop(0).interest)
+    def _close(self, index: int) -> None:
+        self.log.close_interest(self.previous.pop(index).interest)
 
     def _close_pending(self, wish: PendingQuery | None) -> None:
         if wish is not None and wish.interest is not None:

@@ -366,6 +366,51 @@ def test_a_parent_that_comes_after_a_change_of_the_query_is_asked_about_the_one_
     assert omitted == [events.Omitted(20, b"20")]
 
 
+def test_changes_of_the_query_without_a_packet_do_not_close_the_book_of_the_one_before():
+    """Found by seed 45 of the campaign with liars: a client changed its query five times while a liar's emptiness had
+    carried it ahead of the stream, and forgot what it had passed under the first."""
+    world = two_parents_with_queries()
+    receiver = world.receivers["client"]
+    for an in range(1, 41):
+        world.publish("two", b"%d" % an, an=an)
+        world.publish("one", b"%d" % an, an=an) if an != 20 else world.senders["one"].log.advance(an)
+    world.net.set_conditions(Conditions(loss=1.0), ("two", 1), ("client", 1))
+    world.run(0.2)
+    for query in (b"3", b"5", b"7", b"3", b"11", b"7"):
+        receiver.change_query(query, now=world.net.now)
+        world.net.pump(("client", 1))
+        world.net.set_conditions(Conditions(delay=0.005), ("two", 1), ("client", 1))
+        while receiver.change.query != query:
+            world.run(0.01)
+        assert len(receiver.audit.previous) <= 1
+    world.run(3.0)
+    known = dict(world.packets("client"))
+    known |= {event.an: event.payload for event in world.got["client"] if isinstance(event, events.Omitted)}
+    assert sorted(known) == list(range(2, 41, 2))
+
+
+def test_a_parent_forgets_first_the_queries_under_which_its_child_went_no_further():
+    world = two_parents_with_queries()
+    world.publish("one", b"2", an=1)
+    world.run(0.2)
+    sender = world.senders["one"]
+    (link,) = sender.links.values()
+    child = link.child
+    for epoch, position in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 7), (6, 9)):
+        child.prepare(epoch, b"3")
+        child.pending.interest = sender.log.open_interest(b"3")
+        assert child.commit_epoch(epoch)
+        child.reposition(position)
+    assert [previous.epoch for previous in child.previous] == [0, 3, 4, 5]
+    for epoch, position in ((7, 11), (8, 13)):
+        child.prepare(epoch, b"3")
+        child.pending.interest = sender.log.open_interest(b"3")
+        assert child.commit_epoch(epoch)
+        child.reposition(position)
+    assert [previous.epoch for previous in child.previous] == [4, 5, 6, 7]  # none was idle: the oldest
+    assert len(sender.log._slots) == 1 + MAX_PREVIOUS_QUERIES
+
+
 def test_queries_that_are_over_are_recalled_within_bounds():
     world = two_parents_with_queries()
     receiver = world.receivers["client"]
