@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from bench import _xport_mesh, _xport_paper, _xport_peers
+from bench import _xport_mesh, _xport_paper, _xport_peers, _xport_processes
 from bench.report import Report, Target, progress
 
 SUMMARY = "how near its goal the optimizer brings a mesh: the XPORT paper's figures and tables, and ours"
@@ -25,6 +25,7 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "goals": lambda args: _xport_mesh.goals(),
     "churn": lambda args: _xport_mesh.churn(),
     "peers": lambda args: _xport_peers.peers(),
+    "processes": lambda args: _xport_processes.processes(),
 }
 
 
@@ -186,6 +187,14 @@ def _peers(rows: Rows) -> list[Target]:
     return [_at_most("peers, end_to_best", rows[0]["end_to_best"], 1.3)]
 
 
+def _processes(rows: Rows) -> list[Target]:
+    (row,) = rows
+    return [
+        _at_most("processes, end_to_best", row["end_to_best"], 1.3),
+        _at_most("processes, packets lost", row["lost"], 0),
+    ]
+
+
 TARGETS: dict[str, Callable[[Rows], list[Target]]] = {
     "star": _star,
     "superfluous": _superfluous,
@@ -199,6 +208,7 @@ TARGETS: dict[str, Callable[[Rows], list[Target]]] = {
     "goals": _goals,
     "churn": _churn,
     "peers": _peers,
+    "processes": _processes,
 }
 
 # The figure: beside the paper's Figures 5, 6, 8 and 9, and our own

@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -93,6 +93,11 @@ class LocalMesh(MeshProcesses):
             else:
                 self.links[pair] = weather
             self.note("fault" if not weather.is_fair else "heal", between[1], f"link with {between[0]}: {words}")
+        self._tell_weather()
+
+    def set_links(self, weather: Mapping[frozenset[str], Weather]) -> None:
+        """All links that are not as `everywhere` says, at once: a landscape, and no fault."""
+        self.links = {pair: found for pair, found in weather.items() if not found.is_fair}
         self._tell_weather()
 
     def partition(self, names: Iterable[str]) -> None:
