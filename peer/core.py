@@ -59,11 +59,13 @@ from peer.queries import XPathPolicy, token_of
 from peer.role import Role
 from peer.standing import StandingQuery
 from peer.streaming import open_stream
+from peer.trust.audits import Audits, audits_for
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.doors import Doors, is_peer
 from peer.trust.gate import Gate
 from peer.trust.signing import SigningQueue
+from peer.trust.visitors import Visitors
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
@@ -134,6 +136,8 @@ class PeerCore:
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
+        self.visitors = Visitors(config.stream, self.hub, self.doors)
+        self.audits: Audits | None = audits_for(config, self.hub, self.receiver, trust, rng, self._events.append)
         self._rng = rng
         self._placement = placement
         self._ladder: tuple[StandingQuery | None, ...] = (config.query, *config.fallbacks)
@@ -259,6 +263,9 @@ class PeerCore:
             self._fit_query(now)
         self._presence.look(now)
         self.doors.look(self.mesh, now)
+        self.visitors.look(now)
+        if self.audits is not None:
+            self.audits.look(self.mesh, now)
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + self.config.flow.look_interval
             self._control_flow(now)
@@ -389,7 +396,7 @@ class PeerCore:
         mesh = self.mesh
         match event:
             case dcp_events.OpeningReceived(_, ticket, address, query, hello):
-                if self.doors.admits(event, mesh, now):
+                if self.doors.admits(event, mesh, now) and not self.visitors.receives(event, now):
                     mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
             case dcp_events.LinkOpened(_, number, _, reply):
                 link = self._links.parent(number)

@@ -184,6 +184,26 @@ class Omits(Lie):
 
 
 @dataclass
+class Hides(Lie):
+    """Every `every`th packet never was: all liars of this kind leave out the same ones."""
+
+    every: int = 5
+
+    def begin(self, core: PeerCore, rng: random.Random) -> None:
+        assert core.sender is not None
+        log, append = core.sender.log, core.sender.log.append
+
+        def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
+            for an, payload in zip(ans, payloads, strict=True):
+                if an % self.every:
+                    append(an, payload, query)
+                else:
+                    log.advance(an, query)
+
+        log.append_many = lying_many  # type: ignore[method-assign]
+
+
+@dataclass
 class Forges(Lie):
     """Packets as no root has published them; `how` is one of `FORGERIES`."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from dcp.claims import Packets
 from dcp.compression import PLAIN, PLAIN_MARK, EnvelopeCheck
 from peer.envelope import Envelope
-from peer.trust.batches import SIGNED, BatchVerifier, Verdict
+from peer.trust.batches import SIGNED, SIGNED_MARK, BatchVerifier, Verdict
 from peer.trust.keys import SigningKeys
 from peer.trust.withholding import WITHHELD
 
@@ -102,6 +102,20 @@ class Trust:
         if undecided:
             self.key_wanted()
         return refused
+
+    def vouches_for(self, an: int, payload: bytes) -> bool:
+        """Whether a root has signed this for us, whoever shows it. Nobody is blamed if not."""
+        if payload[:1] != SIGNED_MARK or self._verifier.verify(an, payload) is not Verdict.GOOD:
+            return False
+        is_for_us = payload[self._verifier.inner_at] != WITHHELD or self.takes_withheld
+        return is_for_us and self._inner(an, payload)
+
+    def keep_wanted(self, an: int, payload: bytes, query: bytes) -> bool:
+        """Whether a query matches what a root has signed; then it can be proved that the packet exists."""
+        is_wanted = self._matches(query, payload)
+        if is_wanted:
+            self._keep(an, payload)
+        return is_wanted
 
     def _keep(self, an: int, payload: bytes) -> None:
         proofs = self._proofs
