@@ -14,7 +14,7 @@ old book is kept until it is settled, or for `PREVIOUS_QUERY_SECONDS`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dcp.child import MAX_PREVIOUS_QUERIES, PREVIOUS_QUERY_SECONDS
@@ -23,7 +23,7 @@ from dcp.control import MAX_FETCHES, MAX_INDEX_RANGES, Index, Range
 from dcp.evidence import Account, Book
 from dcp.parent import Parent
 from dcp.reach import Reach
-from dcp.verdicts import Verdicts
+from dcp.verdicts import OMITTED, Verdicts
 
 # A packet that was listed, and did not come after so many requests: this parent does not deliver.
 MAX_FETCHES_OF_ONE = 3
@@ -113,6 +113,19 @@ class Audit:
     def patience(self) -> float:
         """How long it takes at most until what is held against a parent has been judged."""
         return self._config.unsettled_after + self._config.dispute_after
+
+    def accused_of(self, ans: Sequence[int]) -> dict[int, list[int]]:
+        """Which of these each parent said are not there, by its link."""
+        accounts = self.book.accounts if self.book is not None else {}
+        found = {link: [an for an in ans if an in account.accused] for link, account in accounts.items()}
+        return {link: left_out for link, left_out in found.items() if left_out}
+
+    def dispute(self, accused: Mapping[int, Sequence[int]]) -> None:
+        """Report parents that left out packets, and were not convicted: they have corrected themselves."""
+        for link, ans in accused.items():
+            parent = self._parents.get(link)
+            if parent is not None and not parent.is_convicted:
+                self._verdicts.dispute(parent, list(ans), OMITTED)
 
     def lacks(self, an: int, position: int) -> bool:
         """Whether we went past this packet, under the query in force, as if it were not there."""

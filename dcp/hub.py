@@ -163,7 +163,8 @@ class Hub:
     def look_into(self, stream: str, aside: str, *, position: int, config: Config, accepts: Accepts) -> Receiver:
         """See what others than our parents have after `position`, beside whatever we receive of the stream.
 
-        Its name for `add_sender` and `remove_stream` is the stream's and `aside`. There are no events about it.
+        Its name for `add_sender` and `remove_stream` is the stream's and `aside`, which begins with a space. It goes
+        with the stream at the latest. There are no events about it.
         """
         handshake.check_stream(stream)
         given = EVERYTHING, Start.POSITION, position
@@ -259,12 +260,11 @@ class Hub:
 
     def remove_stream(self, stream: str, reason: int = Reason.NORMAL) -> None:
         """Leave the stream on both sides, and say goodbye to every peer on it."""
-        receiver = self.receivers.get(stream)
-        if receiver is not None:
+        for name in [name for name in self.receivers if name == stream or name.startswith(f"{stream} ")]:
+            receiver = self.receivers.pop(name)
             for link_id in list(receiver.links):
                 receiver.remove_sender(link_id, reason)
             self._outbox.add_all(receiver.next_datagrams(MAX_OUTBOX))
-            del self.receivers[stream]
         sender = self.senders.get(stream)
         if sender is not None:
             sender.close_all(reason)

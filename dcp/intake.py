@@ -484,9 +484,9 @@ class Intake:
 
     def take_found(self, found: Packets, now: float) -> None:
         """Packets that match our query, found at a peer that is no parent of ours: those that we passed."""
-        book, position = self.audit.book, self.position
-        for an, payload in found if book is not None and position is not None else ():
-            if book.lacks(an, position) and self.handover.has_room(position):
+        book = self.audit.book
+        for an, payload in found:
+            if book is not None and self.lacks(book.epoch, an) and self.handover.has_room(self.position or 0):
                 self._put_late(book, an, payload, now)
 
     # --- what is missing ----------------------------------------------------------------------------------------------

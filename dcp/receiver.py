@@ -90,7 +90,7 @@ class Receiver(DeliveredStream):
         profile: Profile = PLAIN,
         children_deadline: Callable[[], float | None] | None = None,
         on_switch: Callable[[bytes, float], None] | None = None,
-        on_late: Callable[[int, bytes, float], None] | None = None,
+        on_late: Callable[[int, bytes, float], object] | None = None,
     ) -> None:
         kind.check_query(query)
         if accepts is not None and kind.is_dense:

@@ -59,13 +59,12 @@ from peer.queries import XPathPolicy, token_of
 from peer.role import Role
 from peer.standing import StandingQuery
 from peer.streaming import open_stream
-from peer.trust.audits import Audits, audits_for
+from peer.trust.audits import audits_for
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.doors import Doors, is_peer
 from peer.trust.gate import Gate
 from peer.trust.signing import SigningQueue
-from peer.trust.visitors import Visitors
 
 # dcp keeps the reasons below 64 for itself: ours go above.
 REASON_BASE = 64
@@ -136,8 +135,7 @@ class PeerCore:
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
-        self.visitors = Visitors(config.stream, self.hub, self.doors)
-        self.audits: Audits | None = audits_for(config, self.hub, self.receiver, trust, rng, self._events.append)
+        self.audits = audits_for(config, self.hub, self.receiver, trust, rng, self._events.append)
         self._rng = rng
         self._placement = placement
         self._ladder: tuple[StandingQuery | None, ...] = (config.query, *config.fallbacks)
@@ -263,7 +261,6 @@ class PeerCore:
             self._fit_query(now)
         self._presence.look(now)
         self.doors.look(self.mesh, now)
-        self.visitors.look(now)
         if self.audits is not None:
             self.audits.look(self.mesh, now)
         if self._look_at is not None and now >= self._look_at:
@@ -396,7 +393,7 @@ class PeerCore:
         mesh = self.mesh
         match event:
             case dcp_events.OpeningReceived(_, ticket, address, query, hello):
-                if self.doors.admits(event, mesh, now) and not self.visitors.receives(event, now):
+                if self.doors.admits(event, mesh, now):
                     mesh.receive_join(JoinTicket(ticket), address[:2], hello, now=now, query=query)
             case dcp_events.LinkOpened(_, number, _, reply):
                 link = self._links.parent(number)
@@ -442,6 +439,8 @@ class PeerCore:
             case dcp_events.Disputed(_, number, _, after, until, why):
                 if (link := self._links.parent(number)) is not None:
                     mesh.parent_disputed(link, after=after, until=until, reason=why, now=now)
+            case dcp_events.Contradicted(_, number, an) if self.doors.contradictions is not None:
+                self.doors.contradictions.show(number, an)
             case dcp_events.Convicted(_, number, _, an, why):
                 if (link := self._links.parent(number)) is not None:
                     mesh.parent_convicted(link, an=an, reason=why, closes=why == FORGED, now=now)

@@ -401,7 +401,7 @@ class Peer:
             case meshevents.OtherVersion() | meshevents.LinkDenied():
                 log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
                 self._tell(event)
-            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete():
+            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete() | meshevents.Uncovered():
                 log.warning("%s: %s", self.options.stream, trouble_in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:

@@ -162,45 +162,47 @@ class Starts(Lie):
 
 @dataclass
 class Omits(Lie):
-    """Some packets, or all, never were."""
+    """Some packets, or all, never were; also when they are shown to it."""
 
     share: float = OMITTED_SHARE
 
     def begin(self, core: PeerCore, rng: random.Random) -> None:
-        assert core.sender is not None
-        log, append = core.sender.log, core.sender.log.append
-
-        def lying(an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
-            if rng.random() < self.share:
-                log.advance(an, query)
-            else:
-                append(an, payload, query)
-
-        def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
-            for an, payload in zip(ans, payloads, strict=True):
-                lying(an, payload, query)
-
-        log.append, log.append_many = lying, lying_many  # type: ignore[method-assign]
+        leave_out(core, lambda an: rng.random() < self.share)
+        core.doors.contradictions = None
 
 
 @dataclass
 class Hides(Lie):
-    """Every `every`th packet never was: all liars of this kind leave out the same ones."""
+    """Every `every`th packet never was: all liars of this kind leave out the same ones.
+
+    One that `repents` corrects itself as soon as it is shown a packet.
+    """
 
     every: int = 5
+    repents: bool = False
 
     def begin(self, core: PeerCore, rng: random.Random) -> None:
-        assert core.sender is not None
-        log, append = core.sender.log, core.sender.log.append
+        leave_out(core, lambda an: an % self.every == 0)
+        if not self.repents:
+            core.doors.contradictions = None
 
-        def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
-            for an, payload in zip(ans, payloads, strict=True):
-                if an % self.every:
-                    append(an, payload, query)
-                else:
-                    log.advance(an, query)
 
-        log.append_many = lying_many  # type: ignore[method-assign]
+def leave_out(core: PeerCore, is_left_out: Callable[[int], bool]) -> None:
+    """These packets of a router do not reach its log."""
+    assert core.sender is not None
+    log, append = core.sender.log, core.sender.log.append
+
+    def lying(an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
+        if is_left_out(an):
+            log.advance(an, query)
+        else:
+            append(an, payload, query)
+
+    def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
+        for an, payload in zip(ans, payloads, strict=True):
+            lying(an, payload, query)
+
+    log.append, log.append_many = lying, lying_many  # type: ignore[method-assign]
 
 
 @dataclass

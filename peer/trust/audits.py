@@ -42,14 +42,19 @@ MAX_SAMPLE = 1_024
 """ANs of a stretch: of a fast stream less than the share is looked at."""
 SETTLE_SECONDS = 3.0
 """From the end of a stretch until it is asked about: parents may correct themselves first."""
-MARGIN = 64
-"""ANs before the stretch that are asked for too: what a batch says is linked to the packets beside it."""
+MARGIN = 8
+"""ANs before and after the stretch that are asked for too, one for so many in it: batches may begin before it."""
 VISIT_SECONDS = 10.0
 PATIENCE = 1.0
 """How long to wait, once the other peer has said all about the stretch, for what shows that it was whole."""
+VERDICT_SECONDS = 4.0
+"""After something was found: until those that left it out have corrected themselves, or have been convicted."""
 RETRY_SECONDS = 10.0
 """When nobody could be asked, or something was found: the next audit is not far."""
 ASIDE = " audit"
+WHOLE, PARTIAL, REFUSED, NOBODY = ANSWERS = ("whole", "partial", "refused", "nobody")
+"""How an audit ends: the answer was proved to be whole, or not; there was none; there was nobody to ask."""
+FOUND = "found"
 
 
 def is_whole(start: int, end: int, packets: Iterable[tuple[int, bytes]]) -> bool:
@@ -60,13 +65,13 @@ def is_whole(start: int, end: int, packets: Iterable[tuple[int, bytes]]) -> bool
     for an, envelope in held:
         batch = stated(an, envelope)
         name = batch[:3]
-        if batch.index == 0:
+        if batch.place == 0:
             known.append((batch.start, an))
-        elif name in last and last[name][0] == batch.index - 1:
+        elif name in last and last[name][0] == batch.place - 1:
             known.append((last[name][1], an))
-        if batch.index == batch.count - 1:
+        if batch.place == batch.packets - 1:
             known.append((an, batch.end))
-        last[name] = batch.index, an
+        last[name] = batch.place, an
     reached = start
     for since, until in sorted(known):
         if since > reached:
@@ -110,7 +115,7 @@ class Audits:
     ) -> None:
         """`share`: of the stream, 0.01 for one packet in a hundred."""
         self.counts: Counter[str] = Counter()
-        """How audits ended: whole, partial, refused, nobody; and found: packets that had been left out."""
+        """How audits ended, by `ANSWERS`; and FOUND: packets that had been left out."""
         self._stream, self._hub, self._receiver, self._trust = stream, hub, receiver, trust
         self._interval = SAMPLE_SECONDS / share
         self._rng = rng
@@ -118,8 +123,8 @@ class Audits:
         self._stretch: _Stretch | None = None
         self._due_at: float | None = None
         self._release_at: float | None = None
-        small = replace(hub.config, multicast=False, max_ready_packets=MAX_SAMPLE, max_ready_bytes=4 << 20)
-        self._config = small
+        self._accused: dict[int, list[int]] = {}
+        self._dispute_at = 0.0
 
     @property
     def is_visiting(self) -> bool:
@@ -138,6 +143,9 @@ class Audits:
             self._watch(stretch, now)
         elif now >= stretch.ask_at:
             self._ask(stretch, stretch.end, mesh, now)
+        if self._accused and now >= self._dispute_at:
+            self._receiver.audit.dispute(self._accused)  # whoever corrects itself now is replaced all the same
+            self._accused = {}
         if self._release_at is not None and self._stretch is None and now >= self._release_at:
             self._release_at = None
             self._receiver.audit.release()
@@ -177,16 +185,15 @@ class Audits:
         found = mesh.candidates.witnesses(now, below=mesh.level, exclude=ours)
         if not found:
             self._due_at = now + RETRY_SECONDS
-            self._end("nobody", now)
+            self._end(NOBODY, now)
             return
         candidate = self._rng.choice(found)
-        receiver = self._hub.look_into(
-            self._stream,
-            ASIDE,
-            position=max(0, stretch.start - MARGIN),
-            config=self._config,
-            accepts=self._trust.vouches_for,
-        )
+        margin = 1 + (end - stretch.start) // MARGIN
+        position = max(0, stretch.start - margin)
+        # The other peer sends as much as there is room for, and nothing is taken out before the end.
+        config = replace(self._hub.config, multicast=False, max_ready_packets=end + margin - position)
+        accepts = self._trust.vouches_for
+        receiver = self._hub.look_into(self._stream, ASIDE, position=position, config=config, accepts=accepts)
         link = self._hub.add_sender(
             self._stream + ASIDE,
             candidate.address,
@@ -199,18 +206,16 @@ class Audits:
     def _go_on(self, stretch: _Stretch, visit: _Visit, now: float) -> None:
         assert stretch.end is not None
         receiver = visit.receiver
-        for item in receiver.take(MAX_SAMPLE):
-            if isinstance(item, Packet) and len(visit.packets) < 2 * MAX_SAMPLE:
-                visit.packets[item.an] = item.payload
-        position = receiver.position or 0
-        if position >= stretch.end and visit.said_at is None:
-            visit.said_at = now
-        whole = position >= stretch.end and is_whole(stretch.start, stretch.end, visit.packets.items())
-        has_waited = visit.said_at is not None and now - visit.said_at >= PATIENCE
         is_over = visit.link not in receiver.links or now >= visit.end_by
-        if whole or has_waited or is_over:
+        if not is_over and (receiver.position or 0) < stretch.end:
+            return
+        if visit.said_at is None:
+            visit.said_at = now
+        visit.packets.update(item for item in receiver.take(2 * MAX_SAMPLE) if isinstance(item, Packet))
+        whole = is_whole(stretch.start, stretch.end, visit.packets.items())
+        if whole or is_over or now - visit.said_at >= PATIENCE:
             self._compare(stretch, stretch.end, visit, now)
-            self._end("whole" if whole else "partial" if visit.packets else "refused", now)
+            self._end(WHOLE if whole else PARTIAL if visit.packets else REFUSED, now)
 
     def _compare(self, stretch: _Stretch, end: int, visit: _Visit, now: float) -> None:
         """Whatever was found counts, whole or not."""
@@ -226,7 +231,9 @@ class Audits:
         if not found:
             return
         ours.take_found(found, now)
-        self.counts["found"] += len(found)
+        self._accused = ours.audit.accused_of([an for an, _ in found])
+        self._dispute_at = now + VERDICT_SECONDS
+        self.counts[FOUND] += len(found)
         self._due_at = now + RETRY_SECONDS
         self._release_at = now + ours.audit.patience
         candidate = visit.candidate

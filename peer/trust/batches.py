@@ -99,12 +99,12 @@ def inner_untrusted(envelope: bytes) -> bytes:
 
 
 class Stated(NamedTuple):
-    """What a signed packet says about its batch, which has exactly `count` packets in (start, end]."""
+    """What a signed packet says about its batch, which has exactly so many packets in (start, end]."""
 
     start: int
     end: int
-    count: int
-    index: int
+    packets: int
+    place: int
 
 
 def stated(an: int, envelope: bytes) -> Stated:

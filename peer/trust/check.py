@@ -140,8 +140,12 @@ class Trust:
         return None if self._beat_head is None else max(self._beat_head, self._seen_head)
 
     def proves(self, an: int, query: bytes) -> bool:
-        payload = self._proofs.get(an) or self._older.get(an)
+        payload = self.proof_of(an)
         return payload is not None and self._matches(query, payload)
+
+    def proof_of(self, an: int) -> bytes | None:
+        """The packet as it was signed, while it is kept."""
+        return self._proofs.get(an) or self._older.get(an)
 
     def condemns(self, an: int) -> bool:
         return an in self._condemned

@@ -16,7 +16,6 @@ from peer.mesh.encoding import encode_visit
 if TYPE_CHECKING:
     from dcp import Hub
     from dcp import events as dcp_events
-    from peer.trust.doors import Doors
 
 MAX_VISITORS = 2
 MAX_SECONDS = 12.0
@@ -26,21 +25,22 @@ _HELLO = encode_visit()
 
 
 class Visitors:
-    def __init__(self, stream: str, hub: Hub, doors: Doors) -> None:
+    def __init__(self, stream: str, hub: Hub) -> None:
         self.received = self.refused = 0
-        self._stream, self._hub, self._doors = stream, hub, doors
+        self._stream, self._hub = stream, hub
         self._until: dict[int, float] = {}  # by dcp's number of the link
         self._bucket = Bucket(VISITS_PER_SECOND, VISITS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._until)
 
-    def receives(self, opening: dcp_events.OpeningReceived, now: float) -> bool:
-        """Whether somebody who may come in wants to look only: then it was let in, or refused."""
+    def receives(self, opening: dcp_events.OpeningReceived, now: float, *, is_restricted: bool = False) -> bool:
+        """Whether somebody who may come in wants to look only: then it was let in, or refused.
+
+        `is_restricted`: it gets nothing that is withheld.
+        """
         if opening.hello != _HELLO:
             return False
-        is_restricted = self._doors.restricts(opening.ticket)
-        self._doors.answered(opening.ticket, None)
         sender = self._hub.senders[self._stream]
         is_fit = opening.public_key and opening.query == EVERYTHING == sender.upstream_query and sender.log.started
         number = None
