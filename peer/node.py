@@ -453,6 +453,7 @@ class Peer:
         gate = self.core.doors.gate
         if roots:
             self._follow(bytes(roots[0].owner))
+            self.trust.has_unsigned_roots = not all(root.signs for root in roots)
         for root in roots:
             if gate is not None and gate.set_owner(root.owner):
                 self.core.doors.policy_changed(self.core.mesh, self.now())

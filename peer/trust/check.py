@@ -4,7 +4,8 @@ Nobody honest passes a forgery on, so whoever hands one over is to blame. A copy
 that signed it is not known here yet, is treated as if it were lost: it is asked for again, and nobody is blamed.
 
 Once a stream is known as signed, because a root's record says so or because a signed packet was verified, unsigned
-packets are forgeries. Until then they are taken, as in a stream without signatures.
+packets are forgeries. Until then they are taken, as in a stream without signatures; and while one of the owner's roots
+has a record that says it does not sign, since roots are upgraded one after another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Trust:
         self.keys = SigningKeys()
         self.is_signed = False
         """The stream is known as signed: unsigned packets are forgeries."""
+        self.has_unsigned_roots = False
+        """A root of the owner does not sign yet: until it does, unsigned packets may be its own."""
         self.forged = 0
         """Copies that nobody with a key of the stream has signed."""
         self.unknown = 0
@@ -92,7 +95,7 @@ class Trust:
                     undecided.add(an)
                     refused.append(an)
                     continue
-            elif not self.is_signed:
+            elif not self.is_signed or self.has_unsigned_roots:
                 if payload[:1] != PLAIN_MARK and not self._inner(an, payload):
                     refused.append(an)
                 continue
