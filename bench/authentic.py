@@ -4,6 +4,9 @@ Packets of 350 random bytes come at an even rate, in virtual time, into the queu
 of the queue alone. Clients that want all packets, every 10th and every 100th, on average, check what they get. Then one
 byte of each of some packets is altered: none may pass, with what the client remembers and without. `floor_us` is what
 the signatures alone cost per packet, where a client of everything checks each once: Ed25519 from OpenSSL.
+
+The second part is whole peers in virtual time (`peer.testing.betrayal`): liars that forge, replay, downgrade, omit,
+delay and collude, and what they achieve at clients. `innocent_blamed` counts convictions of honest peers.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from dataclasses import asdict
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -18,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from bench.report import Report, Target
 from dcp import Config, Hub
 from dht.identity import Identity
+from peer.testing.betrayal import KINDS, run_betrayal
 from peer.trust.batches import BatchSigner, BatchVerifier, Verdict
 from peer.trust.keys import SigningKeys
 from peer.trust.signing import SigningQueue
@@ -42,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packets", type=int, default=4_000, metavar="N", help="packets per rate (default %(default)s)"
     )
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of each kind of betrayal (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -65,8 +71,14 @@ def run(args: argparse.Namespace) -> Report:
         ]
     forged = sum(row["forged_accepted"] for row in rows)
     targets.append(Target("forged packets accepted", forged == 0, f"{forged} of {2 * ALTERED * len(rows)}"))
+    betrayals = [asdict(run_betrayal(kind, 1 + seed)) for seed in range(args.seeds) for kind in KINDS]
+    for name in ("forged_delivered", "innocent_blamed", "silent"):
+        found = sum(each[name] for each in betrayals)
+        targets.append(Target(name, found == 0, f"{found} in {len(betrayals)} meshes"))
     columns = list(rows[0])
-    return Report("authentic", {"rows": rows}, columns, [[row[name] for name in columns] for row in rows], targets)
+    table = [[row[name] for name in columns] for row in rows]
+    notes = [", ".join(f"{name} {value}" for name, value in each.items()) for each in betrayals]
+    return Report("authentic", {"rows": rows, "betrayals": betrayals}, columns, table, targets, notes=notes)
 
 
 def _measure(rate: int, packets: int) -> dict[str, Any]:

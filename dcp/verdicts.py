@@ -88,7 +88,7 @@ class Verdicts:
         """Let it see what it left out: it may know no better."""
         shown = 0
         for an, accusation in account.accused.items() if not parent.is_convicted else ():
-            if proof[an] and accusation.shown < TIMES_SHOWN and shown < MAX_SHOWN and not account.ledger.lists(an):
+            if proof.get(an) and accusation.shown < TIMES_SHOWN and shown < MAX_SHOWN and not account.ledger.lists(an):
                 shown += 1
                 accusation.shown += 1
                 if accusation.shown == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dcp import EVERYTHING, control, wire
@@ -203,6 +204,30 @@ def leave_out(core: PeerCore, is_left_out: Callable[[int], bool]) -> None:
             lying(an, payload, query)
 
     log.append, log.append_many = lying, lying_many  # type: ignore[method-assign]
+
+
+@dataclass
+class Delays(Lie):
+    """Everything, and `seconds` later than it came."""
+
+    seconds: float = 1.0
+
+    def begin(self, core: PeerCore, rng: random.Random) -> None:
+        assert core.sender is not None
+        log = core.sender.log
+        self._held: list[tuple[float, Callable[[], object]]] = []
+        self._now = 0.0
+
+        def late(method: Callable[..., object]) -> Callable[..., None]:
+            return lambda *given: self._held.append((self._now + self.seconds, partial(method, *given)))
+
+        log.append, log.append_many = late(log.append), late(log.append_many)  # type: ignore[method-assign]
+        log.advance, log.hole = late(log.advance), late(log.hole)  # type: ignore[method-assign]
+
+    def tick(self, core: PeerCore, now: float) -> None:
+        self._now = now
+        while self._held and self._held[0][0] <= now:
+            self._held.pop(0)[1]()
 
 
 @dataclass

@@ -15,15 +15,15 @@ from peer.mesh import events as meshevents
 from peer.mesh.encoding import encode_visit
 from peer.queries import token_of
 from peer.testing.liars import Hides, LyingCore
+from peer.testing.signedsim import OWNER, SignedSimulation
 from peer.trust.audits import FOUND, NOBODY, PARTIAL, WHOLE, is_whole
 from peer.trust.batches import BatchSigner
 from peer.trust.visitors import MAX_SECONDS, MAX_VISITORS, Visitors
-from tests.peer.trust.granted_world import OWNER, GrantedSimulation
 
 QUERY = "/p[@n mod 10 = 0 or @n mod 3 = 0]"
 
 
-class AuditedSimulation(GrantedSimulation):
+class AuditedSimulation(SignedSimulation):
     """The directory does not name those in `hidden`."""
 
     def __init__(self, seed, **options):
@@ -31,9 +31,6 @@ class AuditedSimulation(GrantedSimulation):
         self.hidden = set()
         self.uncovered = []
         self.accused = {}
-
-    def name_of(self, peer_id):
-        return self._by_id[peer_id].name
 
     def _new_check(self, peer):
         return LateStreamCheck(peer.name, self.truth, token_of(peer.config.query), token=token_of)
