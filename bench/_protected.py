@@ -71,7 +71,7 @@ async def _load(
         async with open_peer(options) as root, trio.open_nursery() as nursery:
             root.publish_hole(0)
             announce(root.address)
-            while not len(root.core.mesh.children):
+            while not root.statistics().children:
                 await root.wait_turn()
             reach = [(root.address[0], root.address[1])]
             for _ in range(children):
@@ -117,12 +117,10 @@ async def _router(address: SocketAddress, packets: int, children: int, protects:
         transport="udp",
     )
     async with open_peer(options) as router:
-        receiver, mesh = router.core.receiver, router.core.mesh
-        assert receiver is not None
-        while len(mesh.children) < children:
+        while len(router.statistics().children) < children:
             await router.wait_turn()
         cpu = time.process_time()
-        while (receiver.position or 0) < packets:
+        while (router.statistics().position or 0) < packets:
             await router.wait_turn()
         await router.wait_children_caught_up()
         used = time.process_time() - cpu
