@@ -2,7 +2,8 @@
 
 A router process gets 262-byte flights from a root and gives each to every child, whose query is trivial but must be
 evaluated; root and children live in another process. Beside it, a bare relay: `recvfrom`, parse with lxml, `sendto` a
-child, one datagram a packet. Rates are packets for each second of the *router's* processor time, so that neither the
+child, one datagram a packet. The same with whole peers, once with encrypted links and signed packets, which the router
+checks, and once without both. Rates are packets for each second of the *router's* processor time, so that neither the
 load generator nor other work on the machine counts.
 """
 
@@ -21,6 +22,8 @@ from typing import Any
 import trio
 
 import dcp
+from bench._processes import run_pair
+from bench._protected import forwarding_load, forwarding_router
 from bench.report import Report, Target, progress
 from dcp.links.link import SocketAddress
 from dht.identity import Identity
@@ -47,13 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     rows: list[dict[str, Any]] = []
     for children in args.children:
-        rates: dict[str, list[float]] = {"mesh": [], "cleartext": [], "bare": []}
+        rates: dict[str, list[float]] = {kind: [] for kind in ("mesh", "cleartext", "bare", "peers", "peers, bare")}
         for repetition in range(args.repetitions):
             progress(f"{children} children: repetition {repetition + 1} of {args.repetitions}")
             rates["mesh"].append(args.packets / _mesh_run(children, args.packets, encrypts=True))
             rates["cleartext"].append(args.packets / _mesh_run(children, args.packets, encrypts=False))
             rates["bare"].append(_bare_run(children, args.packets))
-        mesh, clear, bare = (statistics.median(rates[kind]) for kind in ("mesh", "cleartext", "bare"))
+            for kind, protects in (("peers", True), ("peers, bare", False)):
+                rates[kind].append(args.packets / _peers_run(children, args.packets, protects=protects))
+        mesh, clear, bare, peers, plain = (statistics.median(found) for found in rates.values())
         rows.append(
             {
                 "children": children,
@@ -62,14 +67,27 @@ def run(args: argparse.Namespace) -> Report:
                 "bare_packets_per_s": round(bare),
                 "ratio_to_cleartext": round(mesh / clear, 3),
                 "ratio_to_bare": round(mesh / bare, 3),
+                "peers_packets_per_s": round(peers),
+                "peers_without_protection_packets_per_s": round(plain),
+                "ratio_to_without_protection": round(peers / plain, 3),
             }
         )
     worst = min(row["ratio_to_bare"] for row in rows)
+    protected = min(row["ratio_to_without_protection"] for row in rows)
     encrypted = min(row["ratio_to_cleartext"] for row in rows)
     return Report(
         name="forward",
         data={"packet_bytes": len(FLIGHT), "query": QUERY, "rows": rows},
-        columns=("children", "packets/s", "cleartext", "bare relay", "to cleartext", "to bare"),
+        columns=(
+            "children",
+            "packets/s",
+            "cleartext",
+            "bare relay",
+            "to cleartext",
+            "to bare",
+            "peers",
+            "to plain peers",
+        ),
         rows=[
             (
                 r["children"],
@@ -78,6 +96,8 @@ def run(args: argparse.Namespace) -> Report:
                 r["bare_packets_per_s"],
                 r["ratio_to_cleartext"],
                 r["ratio_to_bare"],
+                r["peers_packets_per_s"],
+                r["ratio_to_without_protection"],
             )
             for r in rows
         ],
@@ -88,6 +108,11 @@ def run(args: argparse.Namespace) -> Report:
         targets=[
             Target("ratio to bare >= 1.0 at every number of children", worst >= 1.0, f"{worst:.2f} at worst"),
             Target("ratio to cleartext >= 0.95", encrypted >= 0.95, f"{encrypted:.2f} at worst"),
+            Target(
+                "peers with encryption and signatures to peers without >= 0.8",
+                protected >= 0.8,
+                f"{protected:.2f} at worst",
+            ),
         ],
         draw=lambda figure: _draw(rows, figure),
     )
@@ -106,6 +131,13 @@ def _process(target: Any, *arguments: Any) -> Iterator[Connection]:
         if process.is_alive():
             process.terminate()
         process.join()
+
+
+def _peers_run(children: int, packets: int, *, protects: bool) -> float:
+    """Seconds of processor that a router between whole peers took."""
+    options = {"packets": packets, "payload": FLIGHT, "query": QUERY, "children": children, "protects": protects}
+    _, found = run_pair(forwarding_load, forwarding_router, **options)
+    return float(found["cpu"])
 
 
 # --- the mesh's router ------------------------------------------------------------------------------------------------

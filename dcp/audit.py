@@ -14,7 +14,7 @@ old book is kept until it is settled, or for `PREVIOUS_QUERY_SECONDS`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dcp.child import MAX_PREVIOUS_QUERIES, PREVIOUS_QUERY_SECONDS
@@ -23,7 +23,7 @@ from dcp.control import MAX_FETCHES, MAX_INDEX_RANGES, Index, Range
 from dcp.evidence import Account, Book
 from dcp.parent import Parent
 from dcp.reach import Reach
-from dcp.verdicts import Verdicts
+from dcp.verdicts import OMITTED, Verdicts
 
 # A packet that was listed, and did not come after so many requests: this parent does not deliver.
 MAX_FETCHES_OF_ONE = 3
@@ -75,6 +75,8 @@ class Audit:
         self._alone: int | None = None
         """The link of the only parent, if it has been the only one for long: nothing of it is kept."""
         self._agreed: deque[tuple[float, int]] = deque()
+        self._held: int | None = None
+        """Nothing after this position is forgotten: what was said about it is to be compared with others' words."""
 
     # --- when there is something to compare ---------------------------------------------------------------------------
 
@@ -86,8 +88,11 @@ class Audit:
         if position is None or not self._is_needed:
             return
         up = [parent for parent in self._parents.values() if parent.up]
-        if self.book is None and (len(self._parents) > 1 or (self._parents and self._alone not in self._parents)):
-            self._alone_since = self._alone = None
+        is_wanted = len(self._parents) > 1 or self._held is not None or self._alone not in self._parents
+        if self.book is None and self._parents and is_wanted:
+            self._alone_since = None
+            if self._alone not in self._parents:
+                self._alone = None
             self.book = Book(epoch, position)
             self._asked_until = position
             self._agreed.clear()
@@ -95,6 +100,36 @@ class Audit:
             for parent in up:
                 if parent.confirmed_epoch == epoch:
                     self.book.account(parent.link.id)
+
+    def hold(self, epoch: int, position: int) -> None:
+        """Keep all words about what follows `position`, a single parent's too, until `release`."""
+        self._held = position
+        self.parents_changed(epoch, position)
+
+    def release(self) -> None:
+        self._held = None
+
+    @property
+    def patience(self) -> float:
+        """How long it takes at most until what is held against a parent has been judged."""
+        return self._config.unsettled_after + self._config.dispute_after
+
+    def accused_of(self, ans: Sequence[int]) -> dict[int, list[int]]:
+        """Which of these each parent said are not there, by its link."""
+        accounts = self.book.accounts if self.book is not None else {}
+        found = {link: [an for an in ans if an in account.accused] for link, account in accounts.items()}
+        return {link: left_out for link, left_out in found.items() if left_out}
+
+    def dispute(self, accused: Mapping[int, Sequence[int]]) -> None:
+        """Report parents that left out packets, and were not convicted: they have corrected themselves."""
+        for link, ans in accused.items():
+            parent = self._parents.get(link)
+            if parent is not None and not parent.is_convicted:
+                self._verdicts.dispute(parent, list(ans), OMITTED)
+
+    def lacks(self, an: int, position: int) -> bool:
+        """Whether we went past this packet, under the query in force, as if it were not there."""
+        return self.book is not None and self.book.lacks(an, position)
 
     def begin(self) -> None:
         """The stream begins, perhaps again: nothing that was said before counts."""
@@ -167,6 +202,8 @@ class Audit:
     def _close_if_alone(self, position: int, now: float) -> None:
         book = self.book
         if len(self._parents) > 1:
+            self._alone_since = self._alone = None
+        elif self._held is not None:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
@@ -254,7 +291,7 @@ class Audit:
             if book is not None and link in book.accounts:
                 speaking += 1
                 words.append(book.accounts[link].spoken_until)
-        if book is not None and speaking < 2:
+        if book is not None and speaking < 2 and (len(self._parents) > 1 or self._alone not in self._parents):
             return
         for previous in self.previous:
             words += [account.spoken_until for account in previous.accounts.values()]
@@ -280,7 +317,8 @@ class Audit:
         agreed = min((self._agreed_by(*each) for each in book.accounts.items()), default=book.low)
         self._agreed.append((now, agreed))
         while self._agreed and self._agreed[0][0] <= now - REMEMBERED_SECONDS:
-            book.forget(self._agreed.popleft()[1])
+            agreed = self._agreed.popleft()[1]
+            book.forget(agreed if self._held is None else min(agreed, self._held))
 
     def _agreed_by(self, link: int, account: Account) -> int:
         settled = self._parents[link].settled

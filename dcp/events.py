@@ -170,6 +170,17 @@ class Disputed(NamedTuple):
     reason: str
 
 
+class Contradicted(NamedTuple):
+    """A parent of a signed stream said that the packet `an` is not there, and we hold it: show it the packet.
+
+    A router that was misled by all its own parents then corrects itself, and is not convicted.
+    """
+
+    stream: str
+    link: int
+    an: int
+
+
 class Convicted(NamedTuple):
     """A parent of a signed stream has lied about the packet `an`: this is proved, not suspected.
 
@@ -230,6 +241,7 @@ Event = (
     | ParentWanted
     | Stranded
     | Disputed
+    | Contradicted
     | Convicted
     | Starved
     | MessageReceived

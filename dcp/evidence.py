@@ -29,6 +29,9 @@ class Accusation:
     since: float
     ripe_at: float | None = None
     """When the parent first said that everything up to here is settled."""
+    shown: int = 0
+    """How often the owner was asked to show it the packet."""
+    shown_at: float = 0.0
 
 
 @dataclass(slots=True)

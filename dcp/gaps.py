@@ -75,7 +75,7 @@ class GapWatch:
         since = self._stuck_since(missing_since)
         until = gap_end(intake.parents.values(), position, epoch, config, stuck_since=since, now=now)
         if until is None and missing_since is not None and now - since > config.abandon_after:
-            until = intake.abandoned_until()
+            until = self._abandoned_until(position)
         if until is None:
             return None
         until = min(until, intake.reach.gap_limit(position, epoch, now))
@@ -84,6 +84,15 @@ class GapWatch:
         if known is not None and known < until:
             until = known
         return until if until > position else None
+
+    def _abandoned_until(self, position: int) -> int | None:
+        """Nobody announced a hole and nothing came: the next thing we know of, or the nearest head beyond."""
+        intake = self._intake
+        known = intake.buffer.first_known(position, intake.change.epoch)
+        if known is not None:
+            return known
+        heads = [p.highest for p in intake.parents.values() if p.up and p.highest is not None and p.highest > position]
+        return min(heads, default=None)
 
     def _stuck_since(self, missing_since: float | None) -> float:
         """Since when we know that there is something beyond the position which does not come."""

@@ -36,11 +36,11 @@ from dcp.links.secrecy import is_encrypted
 from dcp.links.unsealing import bound_id_untrusted, link_id_of, opened_untrusted
 from dcp.links.uplink import Uplink
 from dcp.links.ways import Ways
-from dcp.log import Log
+from dcp.log import Log, log_of
 from dcp.memberships import Memberships
 from dcp.outbox import Outbox
 from dcp.profile import PLAIN, Profile
-from dcp.queries import EVERYTHING, PredicatePolicy, QueryPolicy
+from dcp.queries import EVERYTHING, QueryPolicy
 from dcp.receiver import Receiver
 from dcp.sender import Sender
 from dcp.stats import HubStatistics
@@ -95,7 +95,7 @@ class Hub:
 
     def serve(self, stream: str, *, policy: QueryPolicy | None = None, stream_mode: bool = False) -> Sender:
         """Be a root of `stream`: `publish` on the sender gives it packets."""
-        return self._add_sender(stream, self._new_log(policy), stream_mode=stream_mode)
+        return self._add_sender(stream, log_of(self.config, policy, self._clock), stream_mode=stream_mode)
 
     def subscribe(
         self,
@@ -119,8 +119,6 @@ class Hub:
             query,
             start,
             position,
-            log=None,
-            deliver=True,
             stream_mode=stream_mode,
             accepts=accepts,
             authority=authority,
@@ -145,7 +143,7 @@ class Hub:
 
         `accepts`, `authority`: as for a client; what `accepts` refuses is not passed on either.
         """
-        log = self._new_log(policy)
+        log = log_of(self.config, policy, self._clock)
         sender = self._add_sender(stream, log, stream_mode=stream_mode)
         sender.upstream_query = query
         receiver = self._add_receiver(
@@ -162,16 +160,15 @@ class Hub:
         )
         return receiver, sender
 
-    def _new_log(self, policy: QueryPolicy | None) -> Log:
-        config = self.config
-        log = Log(
-            policy or PredicatePolicy(),
-            max_packets=config.max_log_packets,
-            max_bytes=config.max_log_bytes,
-            max_segments=config.max_segments,
-        )
-        log.history.set_clock(self._clock)
-        return log
+    def look_into(self, stream: str, aside: str, *, position: int, config: Config, accepts: Accepts) -> Receiver:
+        """See what others than our parents have after `position`, beside whatever we receive of the stream.
+
+        Its name for `add_sender` and `remove_stream` is the stream's and `aside`, which begins with a space. It goes
+        with the stream at the latest. There are no events about it.
+        """
+        handshake.check_stream(stream)
+        given = EVERYTHING, Start.POSITION, position
+        return self._add_receiver(stream, *given, accepts=accepts, aside=aside, config=config)
 
     def _add_sender(self, stream: str, log: Log, *, stream_mode: bool) -> Sender:
         handshake.check_stream(stream)
@@ -198,26 +195,28 @@ class Hub:
         start: Start,
         position: int | None,
         *,
-        log: Log | None,
-        deliver: bool,
-        stream_mode: bool,
-        accepts: Accepts | None,
-        authority: Authority | None,
-        profile: Profile,
+        log: Log | None = None,
+        deliver: bool = True,
+        stream_mode: bool = False,
+        accepts: Accepts | None = None,
+        authority: Authority | None = None,
+        profile: Profile = PLAIN,
+        aside: str = "",
+        config: Config | None = None,
     ) -> Receiver:
         handshake.check_stream(stream)
-        if stream in self.receivers:
+        if stream + aside in self.receivers:
             raise ValueError(f"stream {stream!r} is already received here")
         if len(query) > self.config.max_query_bytes:
             raise ValueError(f"a query holds at most {self.config.max_query_bytes} bytes, got {len(query)}")
         sender = self.senders.get(stream) if log is not None else None
         receiver = Receiver(
             stream,
-            self.config,
+            config or self.config,
             self._rng,
             new_link_id=self._new_link_id,
             forget_link=self._forget_uplink,
-            emit=self._emit,
+            emit=(lambda event: None) if aside else self._emit,
             send_open=self._send_open,
             ways=self.ways,
             keying=self.keying,
@@ -236,7 +235,7 @@ class Hub:
             on_switch=sender.upstream_changed if sender is not None else None,
             on_late=sender.insert_late if sender is not None else None,
         )
-        self.receivers[stream] = receiver
+        self.receivers[stream + aside] = receiver
         return receiver
 
     def add_sender(
@@ -261,22 +260,17 @@ class Hub:
 
     def remove_stream(self, stream: str, reason: int = Reason.NORMAL) -> None:
         """Leave the stream on both sides, and say goodbye to every peer on it."""
-        receiver = self.receivers.get(stream)
-        if receiver is not None:
+        for name in [name for name in self.receivers if name == stream or name.startswith(f"{stream} ")]:
+            receiver = self.receivers.pop(name)
             for link_id in list(receiver.links):
                 receiver.remove_sender(link_id, reason)
-            self._say_last(receiver.next_datagrams(MAX_OUTBOX))
-            del self.receivers[stream]
+            self._outbox.add_all(receiver.next_datagrams(MAX_OUTBOX))
         sender = self.senders.get(stream)
         if sender is not None:
             sender.close_all(reason)
             sender.closed = True
-            self._say_last(sender.next_datagrams(self._now, MAX_OUTBOX))
+            self._outbox.add_all(sender.next_datagrams(self._now, MAX_OUTBOX))
             del self.senders[stream]
-
-    def _say_last(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
-        for data, address in datagrams:
-            self._outbox.add(data, address)
 
     # --- children ----------------------------------------------------------------------------------------------------
 

@@ -467,17 +467,27 @@ class Intake:
                 self.overrun += 1
                 book.account(parent.link.id).ledger.unsay([an])
                 continue
-            book.add_late(an, now)
-            in_order = an > self._last
-            if in_order:
-                self._last = an
-            else:
-                self.omitted += 1
-            self.packets += 1
-            self.bytes += len(payload)
             parent.first_copies += 1
-            self.handover.put_late(an, payload, in_order=in_order)
-            self._owner.came_late(an, payload, now)
+            self._put_late(book, an, payload, now)
+
+    def _put_late(self, book: Book, an: int, payload: bytes, now: float) -> None:
+        book.add_late(an, now)
+        in_order = an > self._last
+        if in_order:
+            self._last = an
+        else:
+            self.omitted += 1
+        self.packets += 1
+        self.bytes += len(payload)
+        self.handover.put_late(an, payload, in_order=in_order)
+        self._owner.came_late(an, payload, now)
+
+    def take_found(self, found: Packets, now: float) -> None:
+        """Packets that match our query, found at a peer that is no parent of ours: those that we passed."""
+        book = self.audit.book
+        for an, payload in found:
+            if book is not None and self.lacks(book.epoch, an) and self.handover.has_room(self.position or 0):
+                self._put_late(book, an, payload, now)
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
@@ -488,13 +498,3 @@ class Intake:
             if parent.sent_until > furthest and parent.up:
                 furthest = parent.sent_until
         return furthest
-
-    def abandoned_until(self) -> int | None:
-        """Nobody announced a hole and nothing came: the next thing we know of, or the nearest head beyond."""
-        position = self.position
-        assert position is not None
-        known = self.buffer.first_known(position, self.change.epoch)
-        if known is not None:
-            return known
-        heads = [p.highest for p in self.parents.values() if p.up and p.highest is not None and p.highest > position]
-        return min(heads, default=None)

@@ -21,11 +21,12 @@ from itertools import accumulate, islice, repeat
 from operator import add
 from typing import Final
 
+from dcp.config import Config
 from dcp.control import ENTRY
 from dcp.events import Gap
 from dcp.guard import fault
 from dcp.history import Answers, HistorySlice
-from dcp.queries import ALL_SLOTS, EVERYTHING, QueryPolicy
+from dcp.queries import ALL_SLOTS, EVERYTHING, PredicatePolicy, QueryPolicy
 
 HOLE: Final = None
 # Remembered answers of `covers`, and the bytes of the queries in them: children's queries come from the network.
@@ -472,3 +473,15 @@ class Log:
         if interest.slot is not None:
             self._slots.pop(interest.slot, None)
             self.policy.close_slot(interest.slot)
+
+
+def log_of(config: Config, policy: QueryPolicy | None, clock: Callable[[], float] | None) -> Log:
+    """A log with the limits of a configuration. With a clock, history is looked through in slices of time."""
+    log = Log(
+        policy or PredicatePolicy(),
+        max_packets=config.max_log_packets,
+        max_bytes=config.max_log_bytes,
+        max_segments=config.max_segments,
+    )
+    log.history.set_clock(clock)
+    return log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from dcp.links.link import SocketAddress
 
@@ -29,6 +30,10 @@ class Outbox:
         self._datagrams.append((datagram, address))
         self.bytes += len(datagram)
         return True
+
+    def add_all(self, datagrams: Iterable[tuple[bytes, SocketAddress]]) -> None:
+        for datagram, address in datagrams:
+            self.add(datagram, address)
 
     def take(self, most: int) -> list[tuple[bytes, SocketAddress]]:
         waiting = self._datagrams

@@ -90,7 +90,7 @@ class Receiver(DeliveredStream):
         profile: Profile = PLAIN,
         children_deadline: Callable[[], float | None] | None = None,
         on_switch: Callable[[bytes, float], None] | None = None,
-        on_late: Callable[[int, bytes, float], None] | None = None,
+        on_late: Callable[[int, bytes, float], object] | None = None,
     ) -> None:
         kind.check_query(query)
         if accepts is not None and kind.is_dense:
@@ -199,6 +199,7 @@ class Receiver(DeliveredStream):
         self.receive_opening = self._dialing.receive_answer
         """Takes an answer to an opening; False when it is not ours."""
         self.next_datagrams = self._uplinks.next_datagrams
+        self.take_found = self._intake.take_found
 
     def set_deadline(self, seconds: float | None) -> None:
         """How long a missing packet may take from the first sign of its loss (rule T8); None: see `gaps`."""

@@ -244,11 +244,11 @@ class Sender(PublishedStream):
 
     # --- what was passed over -----------------------------------------------------------------------------------------
 
-    def insert_late(self, an: int, payload: bytes, now: float) -> None:
+    def insert_late(self, an: int, payload: bytes, now: float) -> bool:
         """A router's receiver had passed this packet over: into the log, and to the children past it (rule L8)."""
         ordinal = self.log.insert(an, payload)
         if ordinal is None:
-            return
+            return False
         if self.groups is not None:
             self.groups.inserted(an)
         for link in self.links.values():
@@ -257,6 +257,7 @@ class Sender(PublishedStream):
                 epochs = [epoch for epoch in child.epochs_at(an) if self._was_passed(child, epoch, an, ordinal)]
                 link.correct(an, epochs, now)
                 self._busy[link.id] = link
+        return True
 
     def _was_passed(self, child: Child, epoch: int, an: int, ordinal: int) -> bool:
         """Whether a child wanted a packet under the query of this epoch, and is past it."""

@@ -5,8 +5,9 @@ itself when it learns better (rule L8); so a contradiction counts only below wha
 later, or when it does not settle at all.
 
 Then, in an unsigned stream, both sides are *disputed*: the parent that left the packet out, and those that brought it,
-since one that forges packets could frame the honest one. In a signed stream whoever left it out is *convicted*, if the
-owner can prove the packet. So is a parent that forges copies, or claims for seconds what lies beyond the signed head.
+since one that forges packets could frame the honest one. In a signed stream the parent is shown the packet, if the
+owner can prove it, and is *convicted* if it still leaves it out. So is a parent that forges copies, or claims for
+seconds what lies beyond the signed head.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ LEAPT = "leapt"
 """It claims what lies beyond the signed head."""
 # How long a parent may speak of what lies beyond the signed head before that is held against it.
 LEAP_SECONDS = 3.0
+# Packets that a parent is shown at one look, and how often each: the message may get lost.
+MAX_SHOWN = 8
+TIMES_SHOWN = 3
 
 
 class Verdicts:
@@ -57,25 +61,41 @@ class Verdicts:
             parent = self._parents.get(link)
             if parent is None or not account.accused:
                 continue
-            due = self._due(parent, account, now)
+            proof = {an: self._proves(an, query) for an in account.accused} if self._authority is not None else {}
+            self._show(parent, account, proof, now)
+            due = self._due(parent, account, proof, now)
             if not due:
                 continue
             parent.omitted += len(due)
-            proved = [an for an in due if self._authority is not None and self._authority.proves(an, query)]
+            proved = [an for an in due if proof.get(an)]
             if proved:
                 self._convict(parent, proved[0], OMITTED)
                 continue
-            self._dispute(parent, due, OMITTED)
+            self.dispute(parent, due, OMITTED)
             for other, theirs in book.accounts.items():
                 brought = [an for an in due if other != link and theirs.ledger.lists(an)]
                 if brought:
                     unconfirmed.setdefault(other, set()).update(brought)
         for link, ans in unconfirmed.items():
-            self._dispute(self._parents[link], sorted(ans), UNCONFIRMED)
+            self.dispute(self._parents[link], sorted(ans), UNCONFIRMED)
         for parent in self._parents.values():
             parent.settled_before = parent.settled or 0
 
-    def _due(self, parent: Parent, account: Account, now: float) -> list[int]:
+    def _proves(self, an: int, query: bytes) -> bool:
+        return self._authority is not None and self._authority.proves(an, query)
+
+    def _show(self, parent: Parent, account: Account, proof: Mapping[int, bool], now: float) -> None:
+        """Let it see what it left out: it may know no better."""
+        shown = 0
+        for an, accusation in account.accused.items() if not parent.is_convicted else ():
+            if proof.get(an) and accusation.shown < TIMES_SHOWN and shown < MAX_SHOWN and not account.ledger.lists(an):
+                shown += 1
+                accusation.shown += 1
+                if accusation.shown == 1:
+                    accusation.shown_at = now
+                self._emit(events.Contradicted(self._stream, parent.link.id, an))
+
+    def _due(self, parent: Parent, account: Account, proof: Mapping[int, bool], now: float) -> list[int]:
         """The packets that it left out for good. Those that it has listed since are no longer held against it."""
         due = []
         for an, accusation in list(account.accused.items()):
@@ -84,7 +104,9 @@ class Verdicts:
                 continue
             if accusation.ripe_at is None and parent.settled is not None and parent.settled >= an:
                 accusation.ripe_at = accusation.since if parent.settled_before >= an else now
-            if self.is_due(accusation.since, accusation.ripe_at, now):
+            if proof.get(an) and not accusation.shown and not parent.is_convicted:
+                continue  # its turn comes
+            if self.is_due(max(accusation.since, accusation.shown_at), accusation.ripe_at, now):
                 del account.accused[an]
                 due.append(an)
         return due
@@ -96,7 +118,7 @@ class Verdicts:
             return True
         return now - since >= config.unsettled_after
 
-    def _dispute(self, parent: Parent, ans: list[int], reason: str) -> None:
+    def dispute(self, parent: Parent, ans: list[int], reason: str) -> None:
         """One event for all of them."""
         parent.disputed += 1
         link = parent.link

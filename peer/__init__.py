@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Restored,
         Starved,
         Thawed,
+        Uncovered,
     )
     from peer.node import Event, Peer
     from peer.observe.statistics import ChildStatistics, ParentStatistics, Statistics
@@ -100,6 +101,7 @@ __all__ = [
     "Statistics",
     "StreamUnavailable",
     "Thawed",
+    "Uncovered",
     "WrongOwner",
     "blocking",
     "guest",
@@ -130,6 +132,7 @@ _HOMES = {
         *("ChildGained", "ChildLost", "ColdRestart", "Degraded", "Disputed", "Incomplete", "Leaving", "Left"),
         *("LinkDenied", "OtherVersion"),
         *("ParentGained", "ParentLost", "ParentSuspected", "ResilienceChanged", "Restored", "Starved", "Thawed"),
+        "Uncovered",
     ),
     "peer.node": ("Event", "Peer"),
     "peer.opening": ("open_peer",),

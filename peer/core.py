@@ -59,6 +59,7 @@ from peer.queries import XPathPolicy, token_of
 from peer.role import Role
 from peer.standing import StandingQuery
 from peer.streaming import open_stream
+from peer.trust.audits import audits_for
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.doors import Doors, is_peer
@@ -134,6 +135,7 @@ class PeerCore:
         self._inquiries: dict[int, Inquiry] = {}
         self._events: deque[PeerEvent] = deque()
         self.doors = Doors(config.stream, self.hub, self._links, gate, self._events.append, trust=trust, wall=wall)
+        self.audits = audits_for(config, self.hub, self.receiver, trust, rng, self._events.append)
         self._rng = rng
         self._placement = placement
         self._ladder: tuple[StandingQuery | None, ...] = (config.query, *config.fallbacks)
@@ -259,6 +261,8 @@ class PeerCore:
             self._fit_query(now)
         self._presence.look(now)
         self.doors.look(self.mesh, now)
+        if self.audits is not None:
+            self.audits.look(self.mesh, now)
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + self.config.flow.look_interval
             self._control_flow(now)
@@ -435,6 +439,8 @@ class PeerCore:
             case dcp_events.Disputed(_, number, _, after, until, why):
                 if (link := self._links.parent(number)) is not None:
                     mesh.parent_disputed(link, after=after, until=until, reason=why, now=now)
+            case dcp_events.Contradicted(_, number, an) if self.doors.contradictions is not None:
+                self.doors.contradictions.show(number, an)
             case dcp_events.Convicted(_, number, _, an, why):
                 if (link := self._links.parent(number)) is not None:
                     mesh.parent_convicted(link, an=an, reason=why, closes=why == FORGED, now=now)

@@ -44,6 +44,8 @@ class CoreConfig:
     fallbacks: tuple[StandingQuery, ...] = ()
     """Narrower queries, the widest first, for a client that can't keep up with `query` (see `peer.flow`)."""
     flow: FlowConfig = field(default_factory=FlowConfig)
+    audit_share: float = 0.01
+    """Of a signed stream: the part of it that is compared with what other peers have (`peer.trust.audits`). 0: none."""
     profile: Profile = PLAIN
     """What the subscription wants: how long to wait for a lost packet, in which order, at what cost in bytes."""
 

@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from dht.addresses import endpoint_text
-from peer.mesh.events import Disputed, Incomplete, Starved
+from peer.mesh.events import Disputed, Incomplete, Starved, Uncovered
 from peer.mesh.parents import Parent
 
 
-def in_words(event: Disputed | Starved | Incomplete) -> str:
+def in_words(event: Disputed | Starved | Incomplete | Uncovered) -> str:
+    if isinstance(event, Uncovered):
+        return (
+            f"{event.packets} signed packets after {event.after} up to {event.until} were found at "
+            f"{endpoint_text(event.address)}: all parents had said that they were not there"
+        )
     if isinstance(event, Incomplete):
         return (
             f"{event.missing} packets after {event.after} up to {event.until} are missing, by the count that a root "
@@ -27,7 +32,10 @@ def in_words(event: Disputed | Starved | Incomplete) -> str:
     )
 
 
-def as_json(event: Disputed | Starved) -> dict[str, Any]:
+def as_json(event: Disputed | Starved | Uncovered) -> dict[str, Any]:
+    if isinstance(event, Uncovered):
+        where = endpoint_text(event.address)
+        return {"uncovered": {"at": where, "after": event.after, "until": event.until, "packets": event.packets}}
     if isinstance(event, Starved):
         return {"starved": {"head": event.head, "seconds": round(event.seconds, 3)}}
     return {

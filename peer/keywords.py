@@ -45,6 +45,7 @@ class JoinKeywords(TypedDict, total=False):
     loss_budget: float | None
     order: Literal["sequence", "arrival"]
     confirm: Literal["first", "all"]
+    audit: float
     timeout: float | None
     fallbacks: Sequence[str]
     capacity: int

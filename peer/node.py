@@ -401,7 +401,7 @@ class Peer:
             case meshevents.OtherVersion() | meshevents.LinkDenied():
                 log.warning("%s: %s", self.options.stream, other_versions.in_words(event), extra={"happened": event})
                 self._tell(event)
-            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete():
+            case meshevents.Disputed() | meshevents.Starved() | meshevents.Incomplete() | meshevents.Uncovered():
                 log.warning("%s: %s", self.options.stream, trouble_in_words(event), extra={"happened": event})
                 self._tell(event)
             case _:
@@ -453,6 +453,7 @@ class Peer:
         gate = self.core.doors.gate
         if roots:
             self._follow(bytes(roots[0].owner))
+            self.trust.has_unsigned_roots = not all(root.signs for root in roots)
         for root in roots:
             if gate is not None and gate.set_owner(root.owner):
                 self.core.doors.policy_changed(self.core.mesh, self.now())

@@ -33,6 +33,7 @@ MAX_LATERAL_EVERY = 16
 MAX_LATERAL_SIBLINGS = 4
 """The limits of `dcp.config`, which `--help` must not load: it would bring an event loop. A test compares them."""
 MAX_TREE_DEGREE = 17
+MAX_AUDIT_SHARE = 0.1
 NETWORKS = ("lan", "wan")
 COMPRESSIONS = ("zstd", "zlib", "none")
 PROFILES = ("reliable", "latency", "bandwidth", "newest")
@@ -271,6 +272,13 @@ class PeerOptions:
         of=_JOINS,
         choices=CONFIRMS,
     )
+    audit: float = option(
+        0.01,
+        "of a signed stream: the share compared with what other peers have, to find what all parents left out; 0: none",
+        of=_JOINS,
+        read=decimal,
+        metavar="SHARE",
+    )
     timeout: float | None = option(
         None,
         "seconds to find a first parent in, then StreamUnavailable is raised; None waits forever",
@@ -385,6 +393,8 @@ class PeerOptions:
             raise ValueError(f"timeout must be a number of seconds, got {self.timeout!r}")
         check_whole("parents", self.parents, 1, MAX_PARENTS)
         check_whole("capacity", self.capacity, 0, MAX_CAPACITY)
+        if not 0 <= self.audit <= MAX_AUDIT_SHARE:
+            raise ValueError(f"audit must be a share of the stream, 0 to {MAX_AUDIT_SHARE}, got {self.audit!r}")
         check_whole("tree_degree", self.tree_degree, 3, MAX_TREE_DEGREE)
         if self.encryption == "require" and self.cleartext:
             raise ValueError("cleartext and encryption=require are mutually exclusive")
@@ -481,5 +491,6 @@ class PeerOptions:
             position=position,
             fallbacks=tuple(language.parse(query, self.namespaces) for query in self.fallbacks),
             flow=self.flow,
+            audit_share=self.audit,
             profile=profile,
         )

@@ -90,12 +90,19 @@ def _new(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    path = _path(arguments.file)
+    text = _text(path)
+    try:
+        _show_text(path, text)
+    except ValueError as error:
+        raise CliError(f"{path}: {error}", ExitCode.KEY_FILE) from None
+
+
+def _show_text(path: Path, text: str) -> None:
     from dht.identity import Identity, id_text
     from dht.streams import Grant
     from peer.trust.grants import ROUTE, WITHHELD, JoinGrant
 
-    path = _path(arguments.file)
-    text = _text(path)
     match text.partition(":")[0]:
         case "skymesh-key-v1":
             print(f"key of the peer {Identity.load(path).fingerprint}")

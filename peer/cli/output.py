@@ -17,7 +17,7 @@ from peer.cli.running import note
 from peer.disputes import as_json
 from peer.feeds.stamp import stamp_of
 from peer.items import Content
-from peer.mesh.events import Disputed, Starved
+from peer.mesh.events import Disputed, Starved, Uncovered
 from peer.node import Peer
 from peer.plaintext import text_of
 
@@ -45,11 +45,11 @@ class Printer:
         await self.put(self.render(items, time.time(), most))
 
     async def write_trouble(self, peer: Peer) -> None:
-        """With jsonl, a line for each dispute and each time of starving, until the peer has gone."""
+        """With jsonl, a line for each dispute, each time of starving and each find of an audit, until the peer goes."""
         if self._form != "jsonl":
             return  # the log says it
         async for event in peer.events():
-            if isinstance(event, Disputed | Starved):
+            if isinstance(event, Disputed | Starved | Uncovered):
                 await self.put(json.dumps(as_json(event)).encode() + b"\n")
 
     async def put(self, data: bytes) -> None:

@@ -245,6 +245,10 @@ class CandidateCache:
         born = now - self._lifetime
         return [c for c in self._known.values() if c.is_placed and not c.failures and c.seen_at >= born]
 
+    def witnesses(self, now: float, *, below: int, exclude: Collection[PeerId]) -> list[Candidate]:
+        """Those that have everything, by their records, and are above us: what they have does not come from us."""
+        return [c for c in self.eligible(now, below=below, exclude=exclude) if c.version and not c.query]
+
     def roots(self, now: float) -> list[Candidate]:
         born = now - self._lifetime
         return [c for c in self._known.values() if c.is_root and not c.failures and c.seen_at >= born]

@@ -27,6 +27,7 @@ and nothing else.
     SELF     count u8, count x (tag u8, length u8, bytes): 1 stream, 2 name, 3 version, 4 packets per second x 1,000
              (u64), 5 loss x 1,000,000 (u64), 6 disputes, 7 protection, 8 sources of a combined stream, with
              spaces between them; other tags are passed over                              (answer)
+    VISIT    nothing: in place of JOIN, from a peer that looks into the log for a moment     (`peer.trust.visitors`)
     feed     run u64, beat u64, age u16 (milliseconds)
     peer     peer id, level u32, address
     peer id  length u8 (1 to 32), bytes
@@ -100,6 +101,7 @@ class MessageType(IntEnum):
     WANTED = 0x0E
     ABOUT = 0x0F
     SELF = 0x10
+    VISIT = 0x11
 
 
 _HEAD = struct.Struct(">BB")
@@ -136,6 +138,10 @@ def encode_join(join: Join) -> bytes:
     return _JOIN.pack(
         VERSION, MessageType.JOIN, flags, join.level, join.wanted, join.parents, join.resilience, join.run, join.number
     ) + _encode_peer_id(join.peer_id)
+
+
+def encode_visit() -> bytes:
+    return _HEAD.pack(VERSION, MessageType.VISIT)
 
 
 def encode_accept(accept: Accept) -> bytes:

@@ -247,6 +247,18 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncovered:
+    """A random audit found `packets` signed packets in (after, until] at another peer, which all our parents had said
+    were not there. They were handed over late."""
+
+    peer_id: PeerId
+    address: HostPort
+    after: int
+    until: int
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDenied:
     """A peer refused a link, or was not linked with, for a reason that somebody has to do something about."""
 
@@ -278,6 +290,7 @@ Event = (
     | Disputed
     | Starved
     | Incomplete
+    | Uncovered
     | LinkDenied
     | OtherVersion
     | Leaving

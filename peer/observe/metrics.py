@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from dcp.guard import faults
 from peer.node import Peer
 from peer.observe.statistics import Internals, Statistics
+from peer.trust.audits import ANSWERS
 from peer.version import version
 
 PREFIX = "skymesh_"
@@ -82,6 +83,9 @@ FAMILIES: dict[str, Family] = {
     "forged_total": Family("counter", "Copies of packets that no key of the stream has signed"),
     "disputed_total": Family("counter", "Times that a parent's word about the stream was contradicted"),
     "starved_total": Family("counter", "Times that parents reported packets and none brought any"),
+    "audits_total": Family("counter", "Random audits of a signed stream at other peers, by how they ended"),
+    "audit_visits_total": Family("counter", "Audits of others that were let in here, and those that were not"),
+    "uncovered_total": Family("counter", "Packets that audits found and that all parents had left out"),
     "parent_disputed_total": Family("counter", "The disputes of each present parent that has any"),
     "parent_carrier": Family("gauge", "1, with what carries the link to each parent as a label"),
     "multicast_events_total": Family("counter", "What became of multicast groups here and at the parents, by name"),
@@ -181,6 +185,11 @@ def _own(now: Statistics, inside: Internals, fingerprint: str, name: str) -> Ite
     yield "forged_total", {}, now.forged
     yield "disputed_total", {}, now.disputed
     yield "starved_total", {}, now.starved
+    yield "uncovered_total", {}, now.uncovered
+    for how in ANSWERS if now.role != "root" else ():
+        yield "audits_total", {"result": how}, inside.audits[how]
+    for what, count in inside.visits.items():
+        yield "audit_visits_total", {"result": what}, count
     if sent is not None:
         yield "nacks_total", {"direction": "received"}, sent.nacks
         yield "sent_packets_total", {}, sent.packets

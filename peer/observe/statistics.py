@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dcp.links.address import carrier_of
 from dht.addresses import endpoint_text
 from peer.role import Role
+from peer.trust.audits import ANSWERS, FOUND, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +120,12 @@ class Statistics:
     """How often a parent's word about the stream was contradicted, by those that have gone too."""
     starved: int = 0
     """How often parents reported packets and none brought any."""
+    audits: int = 0
+    """Random audits that ended: another peer was asked what it has of a stretch of a signed stream..."""
+    audits_whole: int = 0
+    """...and those whose answer proved that it was whole."""
+    uncovered: int = 0
+    """Packets that such audits found, and that all parents had left out."""
     profile: str | None = None
     """What the subscription asked for: reliable, latency, bandwidth or newest; None at a root."""
     protection: str = "plain"
@@ -170,6 +178,10 @@ class Internals:
     """Connections that carry datagrams beside UDP; None where UDP is all there is."""
     asked: Mapping[str, int] = field(default_factory=dict)
     """Of a dynamic router: queries that it asks its parents for, that others cover, and that were widened."""
+    audits: Mapping[str, int] = field(default_factory=dict)
+    """How random audits ended, and what they found (`peer.trust.audits`)."""
+    visits: Mapping[str, int] = field(default_factory=dict)
+    """Audits of others at this peer."""
 
 
 def internals(
@@ -191,7 +203,13 @@ def internals(
         groups=_group_counters(core),
         carriers=carriers,
         asked=core.asked,
+        audits=_audits(core),
+        visits={"received": core.doors.visitors.received, "refused": core.doors.visitors.refused},
     )
+
+
+def _audits(core: PeerCore) -> Counter[str]:
+    return Counter() if core.audits is None else core.audits.counts.copy()
 
 
 def snapshot(
@@ -224,6 +242,7 @@ def snapshot(
         if (link := served.get(core.dcp_link(child.link) or 0)) is not None
     )
     log = sender.log if is_root and sender is not None else None
+    audits = _audits(core)
     return Statistics(
         role=core.config.role.value,
         state=core.mesh.state.value,
@@ -262,6 +281,9 @@ def snapshot(
         forged=core.trust.forged if core.trust is not None else 0,
         disputed=core.mesh.counters["disputed"],
         starved=core.mesh.counters["starved"],
+        audits=sum(audits[how] for how in ANSWERS),
+        audits_whole=audits[WHOLE],
+        uncovered=audits[FOUND],
         profile=core.config.profile.name if got is not None else None,
         protection=protection.choice if protection is not None else "plain",
         protection_why=protection.why if protection is not None else "",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dcp import EVERYTHING, control, wire
@@ -162,25 +163,71 @@ class Starts(Lie):
 
 @dataclass
 class Omits(Lie):
-    """Some packets, or all, never were."""
+    """Some packets, or all, never were; also when they are shown to it."""
 
     share: float = OMITTED_SHARE
 
     def begin(self, core: PeerCore, rng: random.Random) -> None:
+        leave_out(core, lambda an: rng.random() < self.share)
+        core.doors.contradictions = None
+
+
+@dataclass
+class Hides(Lie):
+    """Every `every`th packet never was: all liars of this kind leave out the same ones.
+
+    One that `repents` corrects itself as soon as it is shown a packet.
+    """
+
+    every: int = 5
+    repents: bool = False
+
+    def begin(self, core: PeerCore, rng: random.Random) -> None:
+        leave_out(core, lambda an: an % self.every == 0)
+        if not self.repents:
+            core.doors.contradictions = None
+
+
+def leave_out(core: PeerCore, is_left_out: Callable[[int], bool]) -> None:
+    """These packets of a router do not reach its log."""
+    assert core.sender is not None
+    log, append = core.sender.log, core.sender.log.append
+
+    def lying(an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
+        if is_left_out(an):
+            log.advance(an, query)
+        else:
+            append(an, payload, query)
+
+    def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
+        for an, payload in zip(ans, payloads, strict=True):
+            lying(an, payload, query)
+
+    log.append, log.append_many = lying, lying_many  # type: ignore[method-assign]
+
+
+@dataclass
+class Delays(Lie):
+    """Everything, and `seconds` later than it came."""
+
+    seconds: float = 1.0
+
+    def begin(self, core: PeerCore, rng: random.Random) -> None:
         assert core.sender is not None
-        log, append = core.sender.log, core.sender.log.append
+        log = core.sender.log
+        self._held: list[tuple[float, Callable[[], object]]] = []
+        self._now = 0.0
 
-        def lying(an: int, payload: bytes, query: bytes = EVERYTHING) -> None:
-            if rng.random() < self.share:
-                log.advance(an, query)
-            else:
-                append(an, payload, query)
+        def late(method: Callable[..., object]) -> Callable[..., None]:
+            return lambda *given: self._held.append((self._now + self.seconds, partial(method, *given)))
 
-        def lying_many(ans: Any, payloads: Any, query: bytes = EVERYTHING) -> None:
-            for an, payload in zip(ans, payloads, strict=True):
-                lying(an, payload, query)
+        log.append, log.append_many = late(log.append), late(log.append_many)  # type: ignore[method-assign]
+        log.advance, log.hole = late(log.advance), late(log.hole)  # type: ignore[method-assign]
 
-        log.append, log.append_many = lying, lying_many  # type: ignore[method-assign]
+    def tick(self, core: PeerCore, now: float) -> None:
+        self._now = now
+        while self._held and self._held[0][0] <= now:
+            self._held.pop(0)[1]()
 
 
 @dataclass

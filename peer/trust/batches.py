@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dcp.errors import PayloadRefused
 from peer.trust.beats import RootBeats
@@ -96,6 +96,21 @@ def inner_at_untrusted(envelope: bytes) -> int:
 def inner_untrusted(envelope: bytes) -> bytes:
     """What was signed, without a look at the signature; PayloadRefused when it is cut off."""
     return envelope[inner_at_untrusted(envelope) :]
+
+
+class Stated(NamedTuple):
+    """What a signed packet says about its batch, which has exactly so many packets in (start, end]."""
+
+    start: int
+    end: int
+    packets: int
+    place: int
+
+
+def stated(an: int, envelope: bytes) -> Stated:
+    """Of a packet that was verified."""
+    *_, before, after, count, index = _HEAD.unpack_from(envelope)
+    return Stated(an - before, an + after, count, index)
 
 
 class BatchSigner:

@@ -4,7 +4,8 @@ Nobody honest passes a forgery on, so whoever hands one over is to blame. A copy
 that signed it is not known here yet, is treated as if it were lost: it is asked for again, and nobody is blamed.
 
 Once a stream is known as signed, because a root's record says so or because a signed packet was verified, unsigned
-packets are forgeries. Until then they are taken, as in a stream without signatures.
+packets are forgeries. Until then they are taken, as in a stream without signatures; and while one of the owner's roots
+has a record that says it does not sign, since roots are upgraded one after another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection
 from dcp.claims import Packets
 from dcp.compression import PLAIN, PLAIN_MARK, EnvelopeCheck
 from peer.envelope import Envelope
-from peer.trust.batches import SIGNED, BatchVerifier, Verdict
+from peer.trust.batches import SIGNED, SIGNED_MARK, BatchVerifier, Verdict
 from peer.trust.keys import SigningKeys
 from peer.trust.withholding import WITHHELD
 
@@ -32,6 +33,8 @@ class Trust:
         self.keys = SigningKeys()
         self.is_signed = False
         """The stream is known as signed: unsigned packets are forgeries."""
+        self.has_unsigned_roots = False
+        """A root of the owner does not sign yet: until it does, unsigned packets may be its own."""
         self.forged = 0
         """Copies that nobody with a key of the stream has signed."""
         self.unknown = 0
@@ -92,7 +95,7 @@ class Trust:
                     undecided.add(an)
                     refused.append(an)
                     continue
-            elif not self.is_signed:
+            elif not self.is_signed or self.has_unsigned_roots:
                 if payload[:1] != PLAIN_MARK and not self._inner(an, payload):
                     refused.append(an)
                 continue
@@ -102,6 +105,20 @@ class Trust:
         if undecided:
             self.key_wanted()
         return refused
+
+    def vouches_for(self, an: int, payload: bytes) -> bool:
+        """Whether a root has signed this for us, whoever shows it. Nobody is blamed if not."""
+        if payload[:1] != SIGNED_MARK or self._verifier.verify(an, payload) is not Verdict.GOOD:
+            return False
+        is_for_us = payload[self._verifier.inner_at] != WITHHELD or self.takes_withheld
+        return is_for_us and self._inner(an, payload)
+
+    def keep_wanted(self, an: int, payload: bytes, query: bytes) -> bool:
+        """Whether a query matches what a root has signed; then it can be proved that the packet exists."""
+        is_wanted = self._matches(query, payload)
+        if is_wanted:
+            self._keep(an, payload)
+        return is_wanted
 
     def _keep(self, an: int, payload: bytes) -> None:
         proofs = self._proofs
@@ -126,8 +143,12 @@ class Trust:
         return None if self._beat_head is None else max(self._beat_head, self._seen_head)
 
     def proves(self, an: int, query: bytes) -> bool:
-        payload = self._proofs.get(an) or self._older.get(an)
+        payload = self.proof_of(an)
         return payload is not None and self._matches(query, payload)
+
+    def proof_of(self, an: int) -> bytes | None:
+        """The packet as it was signed, while it is kept."""
+        return self._proofs.get(an) or self._older.get(an)
 
     def condemns(self, an: int) -> bool:
         return an in self._condemned

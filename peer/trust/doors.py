@@ -6,7 +6,7 @@ without encryption, to peers of earlier versions, prove nothing.
 
 A policy comes with the credentials of an opening, or as a message on a link (0x50, then the policy). One that is newer
 than ours goes on to all other links, and those that it does not allow are closed. So do the signed beats of roots
-(`beats`): a message of 0x51, then the beat.
+(`beats`): a message of 0x51, then the beat. A message of 0x52 shows a parent what it left out (`contradictions`).
 
 Whether a child gets withheld packets is settled when its link is opened: it asks for them by saying that it has them
 (`Shown.has_withheld`), and is refused if it may not, or if they are not here. So all parents of a peer have the same
@@ -25,9 +25,12 @@ from peer.mesh.encoding import decode_join_untrusted
 from peer.mesh.events import LinkDenied, LinkId
 from peer.mesh.messages import MalformedMessage, PeerId, RefuseReason
 from peer.trust.beats import BeatBook
+from peer.trust.contradictions import MARK as CONTRADICTION
+from peer.trust.contradictions import Contradictions
 from peer.trust.counting import Counting
 from peer.trust.gate import Gate, Shown
 from peer.trust.rootkeys import RootKeys
+from peer.trust.visitors import Visitors
 from peer.trust.withholding import is_withheld_untrusted
 
 if TYPE_CHECKING:
@@ -72,6 +75,11 @@ class Doors:
         self._parents: dict[int, Shown] = {}
         self._look_at = 0.0
         self._trust = trust
+        self.visitors = Visitors(stream, hub)
+        self.contradictions: Contradictions | None = None
+        receiver = hub.receivers.get(stream)
+        if trust is not None and receiver is not None:
+            self.contradictions = Contradictions(receiver, hub.senders.get(stream), trust)
         if gate is not None:
             hub.keying.credentials = gate.credentials
             self.counting.has_withheld = gate.has_withheld
@@ -89,13 +97,13 @@ class Doors:
             self.gate.root_keys.add(*own)
 
     def admits(self, opening: dcp_events.OpeningReceived, mesh: Mesh, now: float) -> bool:
-        """Whether the mesh may look at a join; if not, it has been refused."""
+        """Whether the mesh may look at a join; if not, it has been refused, or was no join but a visit."""
         why = _other_peer_untrusted(opening)
         if why is not None:
             self._hub.refuse(self._stream, opening.ticket, Reason.OTHER_PEER, why.encode())
             return False
         if self.gate is None:
-            return True
+            return not self.visitors.receives(opening, now)
         shown, is_news = self.gate.look_untrusted(opening.public_key, opening.credentials)
         if is_news:
             self.policy_changed(mesh, now)
@@ -106,6 +114,8 @@ class Doors:
             return False
         if self.gate.is_unfit_child(shown):
             self._hub.refuse(self._stream, opening.ticket, Reason.MODE_MISMATCH, b"no withheld packets here")
+            return False
+        if self.visitors.receives(opening, now, is_restricted=self.gate.restricts(shown)):
             return False
         self._waiting[opening.ticket] = shown
         if len(self._waiting) > MAX_WAITING:  # dcp gave them up, and the mesh never answered
@@ -141,13 +151,17 @@ class Doors:
         return False
 
     def hears(self, message: dcp_events.MessageReceived, mesh: Mesh, now: float) -> bool:
-        """Whether a message was about the policy or the head of the stream, and not for the mesh."""
+        """Whether a message was about the policy, the head of the stream or a packet, and not for the mesh."""
         if message.data[:1] == _BEAT:
             is_of_parent = message.link in self._parents
             beat = self.book.hear_untrusted(message.data[1:], now) if self.book is not None and is_of_parent else None
             if beat is not None:
                 self.counting.hear(beat, now)
                 self.say_beat(message.data[1:])
+            return True
+        if message.data[:1] == CONTRADICTION:
+            if self.contradictions is not None and message.link in self._children:
+                self.contradictions.hear_untrusted(message.data[1:], now)
             return True
         if message.data[:1] != _POLICY:
             return False
@@ -175,7 +189,8 @@ class Doors:
         self.look(mesh, now)
 
     def look(self, mesh: Mesh, now: float) -> None:
-        """Close links that are no longer allowed: by a new policy, or since a grant has run out."""
+        """Close links that are no longer allowed: by a new policy, or since a grant or a visit has run out."""
+        self.visitors.look(now)
         if self.book is not None:
             self.book.look(now)
         if self.gate is None or now < self._look_at:

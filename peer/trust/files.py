@@ -32,15 +32,19 @@ WATCH_INTERVAL = 2.0
 
 
 def _text_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES).decode("ascii", errors="replace")
+    """PeerError with a sentence about the file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES).decode("ascii", errors="replace")
+    except OSError as error:
+        raise PeerError(f"{path}: {error.strerror}") from None
 
 
 def read_policy(path: Path, stream: str | None = None) -> Policy:
     """PeerError with a sentence about the file."""
     try:
         policy = Policy.from_text_untrusted(_text_of(path))
-    except (OSError, MalformedCredentials) as error:
+    except MalformedCredentials as error:
         raise PeerError(f"{path}: {error}") from None
     if stream is not None and policy.stream != stream:
         raise PeerError(f"{path}: this policy is for the stream {policy.stream}, not {stream}")
@@ -55,7 +59,7 @@ def read_join_grant(options: PeerOptions, identity: Identity) -> JoinGrant | Non
         raise PeerError("--grant needs --identity: a grant is for one peer's key")
     try:
         grant = JoinGrant.from_text_untrusted(_text_of(options.grant))
-    except (OSError, MalformedCredentials) as error:
+    except MalformedCredentials as error:
         raise PeerError(f"{options.grant}: {error}") from None
     if (grant.stream, grant.peer_id) != (options.stream, identity.peer_id):
         raise PeerError(f"{options.grant}: this grant is for another stream or another peer's key")

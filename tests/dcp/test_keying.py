@@ -16,6 +16,7 @@ from dcp.links.keying import Keying
 from dcp.links.secrecy import is_encrypted
 from dcp.testing import Conditions
 from dht.identity import Identity
+from tests.dcp import packets
 from tests.dcp.world import STREAM, Wire, World
 
 REQUIRE = Config(encryption="require")
@@ -321,6 +322,26 @@ def test_every_prefix_and_changed_byte_of_a_keyed_request_is_refused():
     assert takes(body)
     assert not any(takes(body[:length]) for length in range(len(body)))
     assert not any(takes(body[:at] + bytes((body[at] ^ 0x10,)) + body[at + 1 :]) for at in range(len(body)))
+
+
+def test_every_prefix_and_changed_byte_of_a_keyed_accept_is_refused():
+    """Also by what is signed beside the accept itself: a change of the other's request is one of the binding."""
+    kind, body = handshake.encode_opening(packets.KEYED_ACCEPT)
+
+    def takes(changed: bytes, request: OpenRequest = packets.KEYED_REQUEST) -> bool:
+        try:
+            message = handshake.decode_opening_untrusted(kind, changed)
+            assert isinstance(message, Accept)
+            packets.CHILD_KEYING.ciphers_of_accept_untrusted(request, message, packets.CHILD_KEY)
+        except keying.MalformedDatagram:
+            return False
+        return True
+
+    assert takes(body)
+    assert not any(takes(body[:length]) for length in range(len(body)))
+    assert not any(takes(body[:at] + bytes((body[at] ^ 0x10,)) + body[at + 1 :]) for at in range(len(body)))
+    for change in ({"mode": 0}, {"link": 1}, {"nonce": bytes(16)}, {"stream": b"asdj"}):
+        assert not takes(body, packets.KEYED_REQUEST._replace(**change))
 
 
 def test_a_key_of_low_order_makes_no_link():

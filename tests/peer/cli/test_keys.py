@@ -80,6 +80,8 @@ def test_a_policy_is_made_changed_and_keeps_what_was_revoked(desk):
     [
         (["show", "{}/none"], "No such file"),
         (["show", "{}/garbage"], "not a key, grant or policy"),
+        (["show", "{}/cut"], "cut: the grant for a subscriber or router is damaged"),
+        (["revoke", "--owner", "{}/owner.key", "{}/none", "a" * 32], "none: No such file or directory$"),
         (["grant", "--owner", "{}/owner.key", "--stream", "asdi", "--peer", "x"], "base32"),
         (["grant", "--owner", "{}/owner.key", "--stream", "A B", "--peer", "a" * 32], "not a stream name"),
         (["grant", "--owner", "{}/owner.key", "--stream", "asdi", "--peer", "a" * 32, "--days", "0"], "--days must be"),
@@ -91,6 +93,7 @@ def test_a_policy_is_made_changed_and_keeps_what_was_revoked(desk):
 def test_mistakes_are_one_sentence(desk, words, sentence):
     folder, run, _ = desk
     (folder / "garbage").write_bytes(b"\xff\0garbage")
+    (folder / "cut").write_text("skymesh-grant-v2:!")
     run("policy", "--owner", folder / "owner.key", "--stream", "asdi", folder / "p")
     with pytest.raises(CliError, match=sentence) as caught:
         main(["keys", *(word.format(folder) for word in words)])

@@ -129,6 +129,7 @@ def test_golden_bytes(name):
 
 def test_the_documentation_shows_the_same_bytes():
     page = (Path(__file__).resolve().parents[3] / "docs" / "mesh.md").read_text()
+    assert f"`{encoding.encode_visit().hex()}`" in page
     for name, (_, _, _, golden) in GOLDEN.items():
         assert golden in page, f"docs/mesh.md lacks the golden bytes of {name}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,18 @@ def test_golden_bytes():
     )  # fmt: skip
 
 
+def test_the_documentation_shows_the_second_of_two_packets():
+    _, second = signer_of_root().seal([(7, b"\x00<a/>"), (9, b"\x00<b/>")], start=6, time=1_700_000_000)
+    assert second.hex() == GOLDEN_SECOND
+    docs = Path(__file__).resolve().parents[3] / "docs" / "security.md"
+    assert GOLDEN_SECOND in "".join(docs.read_text().split())
+
+
+GOLDEN_SECOND = (
+    "04d6a97c576553f10073616c7473616c74000000030000000000020001f0050ddf73dc5364648a299d5d02ba5f7c8ff8"
+    "aed5ca5a6d8e3ddb57babc36300227f020c960c255b9a6f2e5695b0fccfa4ceec52ddb9a89299a408cb9d252009e1fa6"
+    "cbf7511fc9738a7f0f9acaf327003c622f3e"
+)
 GOLDEN_SIGNATURE = (
     "b8692ae1deffe91d9942348d31e565ec113fb1214144c6bcf9380e410127dfb0"
     "8713e733eb64aaf824ea617e1c9c12e83c86f459147f3490fbb3ac20593c3b07"

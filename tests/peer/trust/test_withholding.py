@@ -17,10 +17,10 @@ from peer.options import PeerOptions
 from peer.packing import withholding_for
 from peer.queries import token_of
 from peer.role import Role
+from peer.testing.signedsim import OWNER, SignedSimulation, identity_of
 from peer.trust.batches import BatchSigner
 from peer.trust.check import Trust
 from peer.trust.withholding import Withholding, is_withheld_untrusted, unmarked_untrusted
-from tests.peer.trust.granted_world import OWNER, GrantedSimulation, identity_of
 from xmlswitch import Query
 
 LISTED = Query.parse("/p[. mod 5 = 0]")
@@ -140,7 +140,7 @@ def seen(simulation, name):
     return simulation.peers[name].check
 
 
-class Checked(GrantedSimulation):
+class Checked(SignedSimulation):
     """Clients without the grant are checked as if they had asked for what is not withheld."""
 
     def _new_check(self, peer):
