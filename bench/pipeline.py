@@ -247,9 +247,9 @@ def _ingest_alone(raw: list[Path], out: Path) -> None:
     """One pass, which is all that one process needs: the same parser, XML, Parquet and commit."""
     from pipeline.archive.manifest import Archive, Job
     from pipeline.archive.parts import PartWriter
+    from pipeline.ingest.convert import convert
     from pipeline.ingest.inputs import Chunk, reference_date
     from pipeline.ingest.numbering import Begin
-    from pipeline.ingest.text import convert
     from pipeline.tables.write import TableWriter
 
     shutil.rmtree(out, ignore_errors=True)
