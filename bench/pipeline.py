@@ -407,15 +407,21 @@ def _family() -> list[Path]:
     return found
 
 
+_ticks: dict[tuple[str, str], int] = {}
+"""CPU time of every process that was ever seen, by its id and the moment it began."""
+
+
 def _cpu_seconds() -> float:
-    """Of all of them, those that have ended included."""
-    ticks = 0
+    """Of all of them. Those that have ended keep what they had: Spark ends idle workers, also while another job runs,
+    and without them a job that outlived them seemed to have taken less than nothing.
+    """
     for entry in _family():
         try:
-            ticks += sum(map(int, (entry / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-    return ticks / os.sysconf("SC_CLK_TCK")
+        _ticks[entry.name, fields[19]] = int(fields[11]) + int(fields[12])
+    return sum(_ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def _java_mb() -> float:
