@@ -98,7 +98,7 @@ def test_most_lines_of_the_feed_are_plain_and_all_are_as_the_parser_says(tmp_pat
     check([line.encode() for line in GOLDEN], tmp_path_factory)
 
 
-_some = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _field = st.one_of(
     st.text("0123456789", max_size=5), st.text("ABMNSEWTC/0123456789", max_size=8),
     st.sampled_from(["290", "241C", "007T", "4928N/12003W", "4928S/00000E", "9059N/18059E", "492800N/1200300W",
