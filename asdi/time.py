@@ -162,3 +162,12 @@ class Unwrapper:
         self._an = an
         self._time = max(self._time, time)
         return an
+
+    def follow(self, an: int, time: int, lines: int) -> None:
+        """What `number` does for so many lines whose sequence numbers rise within one tick, the last with this AN.
+
+        `time` is the latest of theirs. For whoever has the numbers of such lines from their steps.
+        """
+        self.missed += an - self._an - lines
+        self._an = an
+        self._time = max(self._time, time)

@@ -155,8 +155,8 @@ def _commits(root: Path) -> dict[str, Any]:
     """CPU of a commit to an archive whose books are those of three million batches of ten seconds."""
     from pipeline.archive import books
     from pipeline.archive.manifest import Archive
+    from pipeline.archive.packet import packet_row
     from pipeline.archive.parts import PartWriter, partition_of
-    from pipeline.live.record import packet_row
 
     progress(f"commit after {BATCHES:,} batches")
     archive, hours = Archive(root), BATCHES // 360

@@ -247,9 +247,9 @@ def _ingest_alone(raw: list[Path], out: Path) -> None:
     """One pass, which is all that one process needs: the same parser, XML, Parquet and commit."""
     from pipeline.archive.manifest import Archive, Job
     from pipeline.archive.parts import PartWriter
+    from pipeline.ingest.convert import convert
     from pipeline.ingest.inputs import Chunk, reference_date
     from pipeline.ingest.numbering import Begin
-    from pipeline.ingest.text import convert
     from pipeline.tables.write import TableWriter
 
     shutil.rmtree(out, ignore_errors=True)
@@ -407,15 +407,21 @@ def _family() -> list[Path]:
     return found
 
 
+_ticks: dict[tuple[str, str], int] = {}
+"""CPU time of every process that was ever seen, by its id and the moment it began."""
+
+
 def _cpu_seconds() -> float:
-    """Of all of them, those that have ended included."""
-    ticks = 0
+    """Of all of them. Those that have ended keep what they had: Spark ends idle workers, also while another job runs,
+    and without them a job that outlived them seemed to have taken less than nothing.
+    """
     for entry in _family():
         try:
-            ticks += sum(map(int, (entry / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-    return ticks / os.sysconf("SC_CLK_TCK")
+        _ticks[entry.name, fields[19]] = int(fields[11]) + int(fields[12])
+    return sum(_ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def _java_mb() -> float:

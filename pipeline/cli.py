@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from pipeline.places import local_path
 from pipeline.session import PipelineError
 from pipeline.show import one_sentence, progress
 
@@ -36,11 +37,20 @@ EXAMPLES = {
         "ingest asdi-2026-11-16.txt.gz --out archive --date 2026-11-16",
         "ingest tfmdata.xml --format tfms --out archive        one packet per message",
     ],
-    "verify": ["verify archive --json"],
+    "verify": [
+        "verify archive --json",
+        "verify archive --owner FINGERPRINT            as `skymesh keys show` prints it",
+    ],
+    "export": [
+        "export archive --out recording                       then: skymesh verify recording --owner FINGERPRINT"
+    ],
     "compact": ["compact archive"],
     "tables": ["tables archive"],
     "views": ["views archive > views.sql                             then: duckdb -init views.sql"],
-    "delta": ["delta archive --keep-hours 168                        versions of a week can be read"],
+    "delta": [
+        "delta archive --keep-hours 168                        versions of a week can be read",
+        "delta archive --copy-to s3://bucket/asdi --store AWS_REGION=eu-west-1",
+    ],
     "retain": ["retain archive --before 2026-01-01"],
     "analyze": [
         "analyze bandwidth archive --from 2026-11-16 --to 2026-11-17 --plot bandwidth.png",
@@ -99,6 +109,13 @@ def day(text: str) -> date:
     return moment(text).date()
 
 
+def place(text: str) -> Path:
+    try:
+        return local_path(text)
+    except PipelineError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def share(text: str) -> float:
     """1% or 0.01."""
     try:
@@ -136,7 +153,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     sub = command("ingest", "convert raw feed files, compressed or not, to packets in an archive", c.run_ingest)
     sub.add_argument("raw", nargs="+", metavar="RAW", help="files, or directories of files, in order")
-    sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
+    sub.add_argument("--out", required=True, type=place, metavar="ARCHIVE")
     sub.add_argument("--format", choices=["asdi", "tfms", "sfdps", "xml"], default="asdi",
                      help="asdi (text), tfms or sfdps (the FAA's XML), or any XML (default: asdi)")  # fmt: skip
     sub.add_argument("--stream", help="name of the stream in the archive (default: the format's name)")
@@ -152,19 +169,33 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--first-an", type=int, help="AN of the first line (default: from the feed's number and time)")
 
     sub = command("verify", "check a whole archive: checksums, order, repeats, contiguity", c.run_verify)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
+    sub.add_argument("--owner", metavar="FINGERPRINT",
+                     help="also check the signature of every packet against this owner of the stream")  # fmt: skip
+    sub.add_argument("--dictionary", type=place, metavar="FILE",
+                     help="zstd dictionary that signed packets were compressed with")  # fmt: skip
+    sub = command("export", "write packets of an archive as a recording, with their signatures", c.run_export)
+    sub.add_argument("archive", type=place)
+    sub.add_argument("--out", required=True, type=place, metavar="DIR", help="a new packet log")
+    sub.add_argument("--from", dest="start", type=moment, metavar="TIME")
+    sub.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
+    sub.add_argument("--stream", help="stream in the archive (default: the only one)")
     sub = command("compact", "merge the files of each hour into one", c.run_compact)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub = command("tables", "make the typed tables again from the packets", c.run_tables)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub = command("views", "print SQL that shows the tables to DuckDB", c.run_views)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub = command("delta", "write Delta logs, which other engines read, and keep them up to date", c.run_delta)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub.add_argument("--keep-hours", type=number(1), metavar="N",
                      help="keep files that left the archive for N hours, for readers of earlier versions")  # fmt: skip
+    sub.add_argument("--copy-to", metavar="URL",
+                     help="instead send the tables to an object store (s3://...), as Delta tables")  # fmt: skip
+    sub.add_argument("--store", action="append", default=[], metavar="KEY=VALUE",
+                     help="of the object store: an option of deltalake, such as AWS_REGION=eu-west-1")  # fmt: skip
     sub = command("retain", "remove days before a date", c.run_retain)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub.add_argument("--before", required=True, type=day, metavar="DATE")
 
     analyze = command("analyze", "analyze an archive or traces", c.run_analyze)
@@ -173,25 +204,25 @@ def build_parser() -> argparse.ArgumentParser:
     analyze.add_argument("--stream", help="stream in the archive (default: all)")
     analyze.add_argument("--from", dest="start", type=moment, metavar="TIME")
     analyze.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
-    analyze.add_argument("--queries", type=Path, help="selectivity: a file with one XPath query per line")
+    analyze.add_argument("--queries", type=place, help="selectivity: a file with one XPath query per line")
     analyze.add_argument("--query", action="append", default=[], help="selectivity: an XPath query (repeatable)")
     analyze.add_argument(
         "--namespace", action="append", default=[], metavar="P=URI", help="namespace prefix for the queries"
     )
-    analyze.add_argument("--dictionary", type=Path, help="bandwidth: the stream's zstd dictionary")
+    analyze.add_argument("--dictionary", type=place, help="bandwidth: the stream's zstd dictionary")
     analyze.add_argument("--by", choices=["peer", "level", "parents"], default="peer", help="mesh: one row for each")
-    analyze.add_argument("--plot", type=Path, metavar="PNG")
+    analyze.add_argument("--plot", type=place, metavar="PNG")
 
     sub = command("train-dictionary", "train a zstd dictionary for the stream's packets", c.run_train)
-    sub.add_argument("archive", type=Path)
-    sub.add_argument("--out", required=True, type=Path, metavar="DIR")
+    sub.add_argument("archive", type=place)
+    sub.add_argument("--out", required=True, type=place, metavar="DIR")
     sub.add_argument("--stream", default="asdi")
     sub.add_argument("--seed", type=int, default=2001)
 
     sub = command("record", "record a live stream into an archive, exactly once, until interrupted", run_record)
-    sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the archive")
-    sub.add_argument("--out", required=True, type=Path, metavar="ARCHIVE")
-    sub.add_argument("--checkpoint", type=Path, help="Spark's checkpoint directory (default: LOG/checkpoint)")
+    sub.add_argument("--log", required=True, type=place, help="the packet log between the mesh and the archive")
+    sub.add_argument("--out", required=True, type=place, metavar="ARCHIVE")
+    sub.add_argument("--checkpoint", type=place, help="Spark's checkpoint directory (default: LOG/checkpoint)")
     sub.add_argument("--roots-key", help="join this mesh with `peer record`; without it, only read the log")
     sub.add_argument("--query", help="XPath query for what to record (default: everything)")
     sub.add_argument("--bootstrap", help="HOST:PORT of running peers")
@@ -201,18 +232,18 @@ def build_parser() -> argparse.ArgumentParser:
         "--interval", type=number(0), default=10, metavar="S", help="seconds between batches (default: 10)"
     )
     sub.add_argument("--max-records", type=count, default=100_000, help="per batch (default: 100,000)")
-    sub.add_argument("--progress", type=Path, metavar="FILE", help="append each batch's progress as JSON lines")
+    sub.add_argument("--progress", type=place, metavar="FILE", help="append each batch's progress as JSON lines")
 
     sub = command("live", "watch a live stream and publish what is found, exactly once, until interrupted", run_live)
     sub.add_argument("what", choices=["sectors", "lost", "conflicts"],
                      help="load per facility and minute; flights that fell silent; flights about to meet")  # fmt: skip
-    sub.add_argument("--log", required=True, type=Path, help="the packet log between the mesh and the job")
+    sub.add_argument("--log", required=True, type=place, help="the packet log between the mesh and the job")
     sub.add_argument(
-        "--alerts", required=True, type=Path, metavar="DIR", help="the packet log of the alerts, with state"
+        "--alerts", required=True, type=place, metavar="DIR", help="the packet log of the alerts, with state"
     )
-    sub.add_argument("--out", type=Path, metavar="ARCHIVE", help="also keep the alerts in an archive")
+    sub.add_argument("--out", type=place, metavar="ARCHIVE", help="also keep the alerts in an archive")
     sub.add_argument("--publish", metavar="KEY", help="publish the alerts as a root of this stream")
-    sub.add_argument("--owner", type=Path, metavar="FILE", help="of that root: key file of the stream's owner")
+    sub.add_argument("--owner", type=place, metavar="FILE", help="of that root: key file of the stream's owner")
     sub.add_argument("--roots-key", help="join this mesh with `peer record`; without it, only read the log")
     sub.add_argument("--query", help="XPath query for what to watch (default: everything)")
     sub.add_argument("--bootstrap", help="HOST:PORT of running peers")
@@ -221,7 +252,7 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--max-records", type=count, default=100_000, help="per batch (default: 100,000)")
 
     sub = command("replay", "replay packets of an archive in order, to a root or to stdout", c.run_replay)
-    sub.add_argument("archive", type=Path)
+    sub.add_argument("archive", type=place)
     sub.add_argument("--from", dest="start", type=moment, metavar="TIME")
     sub.add_argument("--to", dest="stop", type=moment, metavar="TIME", help="exclusive")
     sub.add_argument("--stream")
@@ -238,7 +269,7 @@ def build_parser() -> argparse.ArgumentParser:
     sub = command("generate", "write synthetic ASDI text from the built-in feed, one file per hour", c.run_generate)
     sub.add_argument("--flights", required=True, type=int, metavar="N", help="approximate flights per day")
     sub.add_argument("--days", required=True, type=float, metavar="D")
-    sub.add_argument("--out", required=True, type=Path, metavar="DIR")
+    sub.add_argument("--out", required=True, type=place, metavar="DIR")
     sub.add_argument("--start", type=moment, default=datetime(2026, 1, 5, tzinfo=UTC), help="default: 2026-01-05")
     sub.add_argument("--seed", type=int, default=2001)
     sub.add_argument("--gzip", action="store_true")

@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,21 @@ PROBLEM = 1
 """The exit code of a command that worked and found a problem."""
 
 
+def key_values(settings: Sequence[str], option: str) -> dict[str, str]:
+    """Settings of the form KEY=VALUE."""
+    found = {}
+    for setting in settings:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise PipelineError(f"{option} needs KEY=VALUE, not {setting!r}")
+        found[key] = value
+    return found
+
+
 def session(args: argparse.Namespace, name: str, *, light: bool = True) -> SparkSession:
     from pipeline.session import open_session
 
-    options = {}
-    for setting in args.conf:
-        key, sign, value = setting.partition("=")
-        if not sign:
-            raise PipelineError(f"--conf needs KEY=VALUE, not {setting!r}")
-        options[key] = value
+    options = key_values(args.conf, "--conf")
     progress("starting Spark")
     opened = open_session(args.master, name=f"skymesh {name}", light=light, options=options)
     if threading.current_thread() is threading.main_thread():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +22,13 @@ from pipeline.show import emit, progress, rows_of, save_plot, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from dht.ids import PeerId
     from pipeline.archive.manifest import Archive
     from pipeline.replay import Replayed
+
+
+_COPY_KEEP_HOURS = 168
+"""How long files stay in an object store that are no longer in the archive: as Delta itself does."""
 
 
 def run_ingest(args: Namespace) -> int:
@@ -56,14 +63,55 @@ def run_ingest(args: Namespace) -> int:
 def run_verify(args: Namespace) -> int:
     from pipeline.archive.jobs import verify
     from pipeline.archive.manifest import Archive
+    from pipeline.archive.proofs import verify_proofs
     from pipeline.tasks import shown
 
-    Archive(args.archive).require()
+    archive = Archive(args.archive)
+    archive.require()
+    owner = _owner(args.owner) if args.owner is not None else None
+    dictionary = _dictionary(args.dictionary)
     spark = command.session(args, "verify")
     with shown(spark, "verify"):
-        found = verify(spark, Archive(args.archive))
-    command.show_result(found, args)
-    return command.PROBLEM if found.problems else 0
+        found = verify(spark, archive)
+        document = asdict(found)
+        problems = found.problems
+        if owner is not None:
+            proofs = verify_proofs(spark, archive, owner, dictionary=dictionary)
+            document["signatures"] = asdict(proofs)
+            problems = problems + proofs.problems
+            if not proofs.packets:
+                problems = [*problems, "the archive has no packets to verify"]
+    command.show(document, args)
+    return command.PROBLEM if problems else 0
+
+
+def _owner(fingerprint: str) -> PeerId:
+    from dht.identity import parse_id_text
+
+    try:
+        return parse_id_text(fingerprint)
+    except ValueError as error:
+        raise PipelineError(f"--owner: {error}") from None
+
+
+def _dictionary(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PipelineError(f"cannot read {path}: {error.strerror}") from None
+
+
+def run_export(args: Namespace) -> int:
+    from pipeline.archive.export import export
+    from pipeline.archive.manifest import Archive
+
+    done = export(
+        Archive(args.archive), args.out, stream=args.stream, from_us=_us(args.start), to_us=_us(args.stop)
+    )  # fmt: skip
+    command.show_result(done, args)
+    return 0
 
 
 def run_compact(args: Namespace) -> int:
@@ -109,8 +157,16 @@ def run_views(args: Namespace) -> int:
 def run_delta(args: Namespace) -> int:
     from pipeline.archive.manifest import Archive
 
+    archive = Archive(args.archive)
+    if args.copy_to is not None:
+        options = command.key_values(args.store, "--store")
+        keep_hours = _COPY_KEEP_HOURS if args.keep_hours is None else math.ceil(args.keep_hours)
+        command.show_rows(archive.copy_delta(args.copy_to, options, keep_hours), args)
+        return 0
+    if args.store:
+        raise PipelineError("--store is for --copy-to")
     keep = None if args.keep_hours is None else args.keep_hours * 3600.0
-    command.show_rows(Archive(args.archive).write_delta(keep), args)
+    command.show_rows(archive.write_delta(keep), args)
     return 0
 
 

@@ -56,7 +56,7 @@ def iterate(
         archive.require().select(stream=stream, from_us=from_us, to_us=to_us),
         key=lambda file: (file.first_an, file.path),
     )
-    for group in _overlapping(files):
+    for group in overlapping(files):
         readers = [_rows(archive, file, from_us, to_us, with_lines) for file in group]
         yield from readers[0] if len(readers) == 1 else heapq.merge(*readers)
 
@@ -65,7 +65,7 @@ def _us(time: float | None) -> int | None:
     return None if time is None else round(time * 1_000_000)
 
 
-def _overlapping(files: list[DataFile]) -> Iterator[list[DataFile]]:
+def overlapping(files: list[DataFile]) -> Iterator[list[DataFile]]:
     """Runs of files whose ANs overlap: mostly one file each."""
     group: list[DataFile] = []
     reached = -1
@@ -116,7 +116,7 @@ def ranges(
             meeting = [file for file in group if file.first_an < end and file.last_an >= begin]
             found.append(Piece(tuple(archive.absolute(meeting)), from_us, to_us, (begin, end)))
 
-    for run in _overlapping(files):
+    for run in overlapping(files):
         if group and sum(file.rows for file in group + run) > rows:
             cut()
             group = []

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 
 from peer.packetlog import Packet, PacketLogError, Writer
 from pipeline.options import check_options
+from pipeline.places import local_path
 from pipeline.session import PipelineError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _Tasks:
         names = set(schema.fieldNames())
         if "xml" not in names or names - {"xml", "order"}:
             raise PipelineError(f"the sink `mesh` takes the columns xml and order, got {', '.join(sorted(names))}")
-        self._log = Path(lower["log"]).absolute()
+        self._log = local_path(lower["log"]).absolute()
         self._stream = lower.get("roots_key")
         self._has_order = "order" in names
 

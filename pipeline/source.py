@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -25,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from peer.packetlog import Gap, LogTruncated, PacketLogError, Reader, settle
 from pipeline.live.commands import check_recorder, start_recorder
 from pipeline.options import check_options
+from pipeline.places import local_path
 from pipeline.session import PipelineError
 from pipeline.sink import MeshBatchWriter, MeshStreamWriter
 
@@ -83,7 +83,7 @@ class MeshReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_options(lower, OPTIONS, "source")
         if "log" not in lower:
             raise PipelineError("the source `mesh` needs the option `log`: the directory of a packet log")
-        self._log = Path(lower["log"])
+        self._log = local_path(lower["log"])
         self._roots_key = lower.get("roots_key")
         self._query = lower.get("query")
         self._bootstrap = lower.get("bootstrap")

@@ -20,15 +20,18 @@ from enum import Enum
 
 from dcp.compression import PLAIN_MARK
 from dcp.errors import PayloadRefused
+from dht.identity import PUBLIC_KEY_BYTES
 from dht.ids import PeerId
 from peer.trust.batches import SIGNED_MARK, BatchVerifier, Verdict, inner_untrusted
-from peer.trust.keys import SigningKeys
+from peer.trust.keys import SIGNER_BYTES, SigningKeys, signer_of
 from peer.trust.rootkeys import RootKeys
 
 FOLDER = "proofs"
 KEYS_FILE = "roots"
 _PREFIX = b"\0"
 _WHOLE = b"\1"
+_SIGNER_AT = 2
+"""Of a proof: behind its own mark and that of the envelope."""
 
 
 class Finding(Enum):
@@ -61,6 +64,23 @@ def merged_keys(text: str, keys: RootKeys) -> str:
     return "".join(f"{line}\n" for line in list(lines)[-MAX_KEY_LINES:])
 
 
+def entries_for(proof: bytes, text: str) -> str:
+    """Of a file with the keys, the lines of those roots that may have made a proof; it names only half a key.
+
+    ValueError if the file is damaged.
+    """
+    signer = proof[_SIGNER_AT : _SIGNER_AT + SIGNER_BYTES]
+    lines = text.split()[:MAX_KEY_LINES]
+    return "\n".join(line for line in lines if signer_of(_entry(line)[:PUBLIC_KEY_BYTES]) == signer)
+
+
+def _entry(line: str) -> bytes:
+    try:
+        return base64.b64decode(line, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("the file with the keys of the roots is damaged") from None
+
+
 class RecordingVerifier:
     """Packets of one recording against the stream's owner."""
 
@@ -70,10 +90,7 @@ class RecordingVerifier:
         keys = SigningKeys()
         ring = RootKeys(stream, lambda key, expires_at: keys.add(key, expires_at=expires_at))
         for line in keys_text.split()[:MAX_KEY_LINES]:
-            try:
-                ring.learn_untrusted(base64.b64decode(line, validate=True), owner)
-            except (binascii.Error, ValueError):
-                raise ValueError("the file with the keys of the roots is damaged") from None
+            ring.learn_untrusted(_entry(line), owner)
         self.roots = len(keys)
         """Keys that the owner has granted."""
         self._verifier = BatchVerifier(stream, keys)

@@ -46,11 +46,9 @@ class ProofWriter:
         if self._writer is None:
             self._writer = Writer(self._folder, self._config, stream=self._stream)
         if keys:
-            text = merged_keys(self._keys_written or _keys_in(self._folder), keys)
+            text = merged_keys(self._keys_written or keys_in(self._folder), keys)
             if text != self._keys_written:
-                aside = self._folder / f".{KEYS_FILE}"
-                aside.write_text(text)
-                aside.replace(self._folder / KEYS_FILE)
+                write_keys(self._folder, text)
                 self._keys_written = text
         # As late packets, whose numbers need not rise: a crash between proof and packet makes one come twice.
         self._writer.append([Late(an, int(now * 1e6), proof) for an, proof in proofs])
@@ -68,6 +66,8 @@ def verify_recording(
     directory: Path, owner: PeerId, *, dictionary: bytes | None = None
 ) -> Iterator[tuple[RecordingVerifier, int, Finding]]:
     """(the verifier with its counts, AN, finding) for each packet. PeerError if there is nothing to verify."""
+    if (directory / "_manifest").is_dir():
+        raise PeerError(f"{directory} is an archive: use `python -m pipeline verify {directory} --owner FINGERPRINT`")
     try:
         reader = Reader(directory, durable=False)
         stream = reader.stream
@@ -94,10 +94,18 @@ def _proofs_in(folder: Path) -> tuple[Iterator[tuple[int, Entry]], str]:
     if not folder.is_dir():
         return iter(()), ""
     reader = Reader(folder, durable=False)
-    return reader.iterate(reader.first_position()), _keys_in(folder)
+    return reader.iterate(reader.first_position()), keys_in(folder)
 
 
-def _keys_in(folder: Path) -> str:
+def write_keys(folder: Path, text: str) -> None:
+    """The file with the keys of the roots, whole."""
+    aside = folder / f".{KEYS_FILE}"
+    aside.write_text(text)
+    aside.replace(folder / KEYS_FILE)
+
+
+def keys_in(folder: Path) -> str:
+    """The keys of the roots that a folder of proofs holds, as text. PeerError if they can't be read."""
     try:
         with (folder / KEYS_FILE).open("rb") as file:
             return file.read(MAX_KEYS_BYTES).decode("ascii", errors="replace")

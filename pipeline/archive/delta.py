@@ -21,9 +21,11 @@ from pipeline.archive.schema import arrow
 from pipeline.session import PipelineError
 from pipeline.tables.schema import TABLES
 
-DATASETS = ("packets", "quarantine", *TABLES)
+DATASETS = ("packets", "quarantine", "proofs", *TABLES)
 MARKER = "_manifest/delta"
 _PARTITIONS = ["stream", "date", "hour"]
+_SENT_BYTES = 8 << 20
+_ERROR_SHOWN = 300
 _APP = "skymesh.manifest"
 """The application whose transaction in a log is the manifest's version."""
 
@@ -105,18 +107,69 @@ def versions(root: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _open(root: Path, dataset: str) -> Any:
+def copy(root: Path, manifest: Manifest, url: str, options: dict[str, str], keep_hours: int) -> list[dict[str, Any]]:
+    """The tables of a manifest as Delta tables at an address: files that are not there are sent, then one Delta commit.
+
+    Readers there see each table as it was before or after, whenever this dies; to call it again sends what is missing.
+    What left the archive is deleted there after `keep_hours`. `PipelineError` if the store refuses.
+    """
+    require()
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return [_copy(root, manifest, url.rstrip("/"), dataset, options, keep_hours) for dataset in DATASETS]
+    except (DeltaError, OSError) as error:
+        why = " ".join(str(error).split())
+        raise PipelineError(f"{url}: {why[:_ERROR_SHOWN]}") from None
+
+
+def _copy(
+    root: Path, manifest: Manifest, url: str, dataset: str, options: dict[str, str], keep_hours: int
+) -> dict[str, Any]:
+    table = _open(url, dataset, options)
+    held, named = _files(table), {file.path: file for file in manifest.select(dataset)}
+    added = [file for path, file in named.items() if path not in held]
+    _send(root / dataset, f"{url}/{dataset}", [file.path[len(dataset) + 1 :] for file in added], options)
+    gone = held - named.keys()
+    if added or gone:
+        _commit(table, dataset, added, gone, manifest.version)
+        table = _open(url, dataset, options)
+    # Also what a copy that died has sent, and the archive has not any more.
+    table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    return {
+        "table": f"{url}/{dataset}", "version": table.version(), "files": len(named), "sent": len(added),
+        "removed": len(gone),
+    }  # fmt: skip
+
+
+def _send(folder: Path, url: str, paths: Iterable[str], options: dict[str, str]) -> None:
+    # Not through `deltalake.fs`: what pyarrow's streams hand on, the library's own refuse.
+    from deltalake._internal import DeltaFileSystemHandler
+
+    store = DeltaFileSystemHandler(url, options)
+    for path in paths:
+        target = store.open_output_stream(path, None)
+        with (folder / path).open("rb") as source:
+            while data := source.read(_SENT_BYTES):
+                target.write(data)
+        target.close()  # type: ignore[attr-defined]
+
+
+def _open(root: Path | str, dataset: str, options: dict[str, str] | None = None) -> Any:
+    """A dataset's log, in a folder or at an address; made if it is not there."""
     from deltalake import DeltaTable, Schema
 
-    path = root / dataset
-    if not DeltaTable.is_deltatable(str(path)):
-        path.mkdir(parents=True, exist_ok=True)
+    place = f"{root}/{dataset}"
+    if not DeltaTable.is_deltatable(place, options):
+        if isinstance(root, Path):
+            Path(place).mkdir(parents=True, exist_ok=True)
         # A file that leaves the log is the archive's to delete: see above.
         configuration: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
         DeltaTable.create(
-            str(path), Schema.from_arrow(_schema(dataset)), partition_by=_PARTITIONS, configuration=configuration
-        )
-    return DeltaTable(str(path))
+            place, Schema.from_arrow(_schema(dataset)), partition_by=_PARTITIONS, configuration=configuration,
+            storage_options=options,
+        )  # fmt: skip
+    return DeltaTable(place, storage_options=options)
 
 
 def _schema(dataset: str) -> Any:
@@ -128,7 +181,7 @@ def _schema(dataset: str) -> Any:
 
 def _files(table: Any) -> set[str]:
     """The files of a log, as the manifest names them."""
-    root = Path(table.table_uri.removeprefix("file://")).name
+    root = table.table_uri.rstrip("/").rpartition("/")[2]
     paths = table.get_add_actions().column("path").to_pylist()
     return {f"{root}/{unquote(path)}" for path in paths}
 

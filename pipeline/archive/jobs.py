@@ -66,6 +66,7 @@ class Verified:
     packets: int = 0
     gaps: int = 0
     quarantined: int = 0
+    proofs: int = 0
     duplicates: int = 0
     missing: int = 0
     wrong_checksums: int = 0
@@ -87,7 +88,7 @@ def verify(spark: SparkSession | None, archive: Archive) -> Verified:
         return _check(Path(root), file)
 
     covered: dict[str, list[tuple[int, int, str]]] = {}
-    refused: dict[str, list[tuple[int, int, str]]] = {}
+    accounted: dict[str, list[tuple[int, int, str]]] = {}
     kinds: dict[str, Counter[str]] = {"packets": Counter(), "tables": Counter()}
     for file, report in zip(manifest.files, each(spark, manifest.files, task), strict=True):
         for problem in report["problems"]:
@@ -97,6 +98,9 @@ def verify(spark: SparkSession | None, archive: Archive) -> Verified:
             found.table_rows[file.dataset] = found.table_rows.get(file.dataset, 0) + report["rows"]
         elif file.dataset == "quarantine":
             found.quarantined += report["rows"]
+        elif file.dataset == "proofs":
+            found.proofs += report["rows"]
+            continue
         else:
             found.packets += report["rows"] - report["gaps"]
             found.gaps += report["gaps"]
@@ -104,8 +108,10 @@ def verify(spark: SparkSession | None, archive: Archive) -> Verified:
         for kind, number in report["types"].items():
             counts[f"{stream} {kind} of {file.part('date')} hour {file.part('hour')}"] += number
         found.wrong_checksums += report["wrong"]
-        held = refused if file.dataset == "quarantine" else covered
+        held = accounted if file.dataset == "quarantine" else covered
         held.setdefault(stream, []).extend((a, b, file.path) for a, b in report["runs"])
+        # A packet may come late, after it was given up as part of a gap: that is no repeat.
+        accounted.setdefault(stream, []).extend((a, b, file.path) for a, b in report["gap_runs"])
     _compare_tables(found, kinds["packets"], kinds["tables"])
     for problem in delta.differences(archive.path, manifest):
         found.note(problem)
@@ -113,7 +119,7 @@ def verify(spark: SparkSession | None, archive: Archive) -> Verified:
         runs.sort()
         _find_repeats(found, stream, runs)
     for stream, ranges in manifest.whole.items():
-        both = sorted(covered.get(stream, []) + refused.get(stream, []))
+        both = sorted(covered.get(stream, []) + accounted.get(stream, []))
         for first, last in ranges:
             _find_missing(found, stream, max(first, manifest.retained_from.get(stream, first)), last, both)
     return found
@@ -151,11 +157,11 @@ def _check_table(root: Path, file: DataFile) -> dict[str, Any]:
     if rows != file.rows:
         problems.append(f"has {rows} rows, but the manifest says {file.rows}")
     asdi_types = {kind: number for kind, number in types.items() if kind in _TABLED}
-    return {"rows": rows, "gaps": 0, "wrong": 0, "problems": problems, "runs": [], "types": asdi_types}
+    return {"rows": rows, "gaps": 0, "wrong": 0, "problems": problems, "runs": [], "gap_runs": [], "types": asdi_types}
 
 
 def _check(root: Path, file: DataFile) -> dict[str, Any]:
-    """One file, in a task. `runs` are its ANs as ranges, gaps included."""
+    """One file, in a task. `runs` are its ANs as ranges, `gap_runs` those of its gaps."""
     if file.dataset in TABLES:
         return _check_table(root, file)
     packets = file.dataset == "packets"
@@ -163,6 +169,7 @@ def _check(root: Path, file: DataFile) -> dict[str, Any]:
     rows = gaps = wrong = 0
     problems: list[str] = []
     runs: list[list[int]] = []
+    gap_runs: list[list[int]] = []
     last = -1
     try:
         for batch in read_rows(
@@ -184,19 +191,21 @@ def _check(root: Path, file: DataFile) -> dict[str, Any]:
                 if packets and schema.checksum(an, columns["xml"][at]) != columns["crc"][at]:
                     wrong += 1
                     problems.append(f"AN {an} has a wrong checksum")
-                gaps += after is not None
-                begin = an if after is None else after + 1
-                if runs and begin == runs[-1][1] + 1:
+                last = an
+                if after is not None:
+                    gaps += 1
+                    gap_runs.append([after + 1, an])
+                elif runs and an == runs[-1][1] + 1:
                     runs[-1][1] = an
                 else:
-                    runs.append([begin, an])
-                last = an
+                    runs.append([an, an])
     except ArchiveError as error:
         problems.append(f"cannot be read: {error.__cause__}")
     if rows != file.rows:
         problems.append(f"has {rows} rows, but the manifest says {file.rows}")
     return {
-        "rows": rows, "gaps": gaps, "wrong": wrong, "problems": problems[:_SHOWN], "runs": runs, "types": types,
+        "rows": rows, "gaps": gaps, "wrong": wrong, "problems": problems[:_SHOWN], "runs": runs, "gap_runs": gap_runs,
+        "types": types,
     }  # fmt: skip
 
 

@@ -41,6 +41,7 @@ from pipeline.archive.books import (
     encode_part,
 )  # fmt: skip
 from pipeline.archive.schema import ARCHIVE_VERSION
+from pipeline.places import local_path
 from pipeline.session import PipelineError
 
 MANIFESTS = "_manifest"
@@ -60,7 +61,7 @@ class Archive:
     """An archive on a file system that driver and workers share."""
 
     def __init__(self, path: str | Path, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        self.path = Path(path).absolute()
+        self.path = local_path(path).absolute()
         self.grace_seconds = grace_seconds
 
     def exists(self) -> bool:
@@ -191,6 +192,10 @@ class Archive:
             self._settle(present)
             delta.follow(self.path, present, self._write, keep_seconds=keep_seconds)
         return delta.versions(self.path)
+
+    def copy_delta(self, url: str, options: dict[str, str], keep_hours: int) -> list[dict[str, Any]]:
+        """Send the tables to an object store, as Delta tables. The archive itself stays as it is."""
+        return delta.copy(self.path, self.require(), url, options, keep_hours)
 
     def _unexpired(self, present: Manifest, following: Manifest) -> tuple[Retired, ...]:
         """Delete what left the archive long ago, but nothing that this commit takes out. Returns what is still kept.

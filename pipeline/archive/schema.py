@@ -22,13 +22,18 @@ QUARANTINE = (
     "an LONG NOT NULL, time TIMESTAMP NOT NULL, raw STRING, file STRING, line LONG, reason STRING, detail STRING, "
     "stream STRING, date STRING, hour INT"
 )
+PROOFS = (
+    "an LONG NOT NULL, time TIMESTAMP NOT NULL, received TIMESTAMP, signed_as STRING, roots STRING, rest BINARY, "
+    "proof BINARY, stream STRING, date STRING, hour INT"
+)
 GAP_TYPE = "gap"
 """`type` of a row that stands for packets nobody could supply: (`after`, `an`]; it has no `xml`."""
 
 
 def columns(dataset: str) -> str:
     """A dataset's columns as Spark reads them, those in the path included."""
-    return {"packets": PACKETS, "quarantine": QUARANTINE}.get(dataset) or tables.spark_columns(dataset)
+    own = {"packets": PACKETS, "quarantine": QUARANTINE, "proofs": PROOFS}
+    return own.get(dataset) or tables.spark_columns(dataset)
 
 
 def struct(ddl: str) -> StructType:
@@ -50,6 +55,9 @@ def arrow(dataset: str) -> pyarrow.Schema:
     if dataset == "quarantine":
         rest = [("raw", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())]
         rest.append(("detail", pa.string()))
+    elif dataset == "proofs":
+        rest = [("received", pa.timestamp("us", tz="UTC")), ("signed_as", pa.string()), ("roots", pa.string())]
+        rest += [("rest", pa.binary()), ("proof", pa.binary())]
     else:
         rest = [("type", pa.string()), ("facility", pa.string()), ("flight", pa.string()), ("sequence", pa.int32())]
         rest += [("raw", pa.string()), ("xml", pa.binary()), ("after", pa.int64()), ("crc", pa.int64())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
+from pipeline.places import local_path
 from pipeline.session import PipelineError
 
 # A piece of input: seconds of work for a worker. Smaller ones cost tasks and files; larger ones leave a core idle in
@@ -30,6 +32,7 @@ _UNPACKED = 5
 # A line this long is not a message. The rest of it is skipped, so that no file can fill the memory.
 _MAX_LINE_BYTES = 64 << 10
 _LOOK_BYTES = 64 << 10
+_LEAF_BYTES = 1 << 20
 _DATED = re.compile(r"(?<!\d)(19\d\d|20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 
 
@@ -54,7 +57,7 @@ def expand(paths: Sequence[str]) -> list[Path]:
     """
     found: list[Path] = []
     for name in paths:
-        path = Path(name)
+        path = local_path(name)
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if p.is_file() and _is_meant(p.relative_to(path)))
             if not inside:
@@ -100,6 +103,8 @@ class _CrFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         return self._file.read(size).replace(b"\r", b"\n")
+
+    read1 = read
 
     def close(self) -> None:
         self._file.close()
@@ -178,13 +183,20 @@ def pack(chunks: Sequence[Chunk], most_bytes: int) -> list[range]:
     return packed
 
 
-def blocks(chunk: Chunk) -> Iterator[list[bytes]]:
-    """The lines of a piece, some megabytes of them at a time, without their LF. `PipelineError` if it can't be read."""
-    return (text.split(b"\n") for text in texts(chunk))
+def lines_before_break(chunk: Chunk) -> int:
+    """How many lines of a file that can't be read to its end can be read."""
+    lines = 0
+    with contextlib.suppress(Unreadable, *UNREADABLE_ERRORS), _open(chunk.path) as file:
+        while data := file.read1(_LOOK_BYTES):  # type: ignore[attr-defined]
+            lines += data.count(b"\n")
+    return lines
 
 
 def texts(chunk: Chunk) -> Iterator[bytes]:
-    """The same before they are split: whole lines, the LF of the last one left out."""
+    """The lines of a piece, some megabytes of them at a time, the LF of the last one left out.
+
+    `Unreadable` if it can't be read.
+    """
     try:
         with _open(chunk.path) as file:
             yield from _blocks(file, chunk)
@@ -236,10 +248,20 @@ def reference_date(path: Path) -> date:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
 
 
-def digest(files: Sequence[Path], *parameters: object) -> str:
+def leaves(chunk: Chunk) -> list[str]:
+    """Hashes of the blocks of the file that begin in this piece: workers hash a file together, however it is cut."""
+    found = []
+    with open(chunk.path, "rb") as file:
+        at = file.seek(-(-chunk.start // _LEAF_BYTES) * _LEAF_BYTES)
+        while (chunk.end < 0 or at < chunk.end) and (data := file.read(_LEAF_BYTES)):
+            found.append(hashlib.sha256(data).hexdigest())
+            at += _LEAF_BYTES
+    return found
+
+
+def digest(files: int, chunks: Sequence[Chunk], hashes: Sequence[Sequence[str]], *parameters: object) -> str:
     """What makes two jobs the same: the bytes of the files in their order, and what they are asked to become."""
-    whole = hashlib.sha256(repr(parameters).encode())
-    for path in files:
-        with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
+    of_files = [hashlib.sha256() for _ in range(files)]
+    for chunk, found in zip(chunks, hashes, strict=True):
+        of_files[chunk.file].update("".join(found).encode())
+    return hashlib.sha256(repr((parameters, [each.hexdigest() for each in of_files])).encode()).hexdigest()

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import asdi
-from asdi.time import CLOCK_RATE, TICK, Position, Unwrapper, header
+from asdi.time import CLOCK_RATE, SEQUENCE_SPACE, TICK, Position, Unwrapper, header
 from pipeline.ingest.inputs import Chunk
 from pipeline.session import PipelineError
 
@@ -23,6 +26,7 @@ _TAIL_TICKS = 3
 _MOST_HEADS = 16_384
 """In a tail: more than that come in so few seconds only from a feed that is too fast for its numbers."""
 _RATE_SECONDS = 64
+Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,9 @@ class Counted:
     is_whole: bool
     """...which are all that it has."""
     problem: str = ""
-    """Why the file can't be read: then it is one line of the quarantine."""
+    """Why the file can't be read: then it is one line of the quarantine..."""
+    skipped: int = 0
+    """...and these are the lines before the place where it breaks off."""
 
 
 class Begin(NamedTuple):
@@ -59,17 +65,56 @@ class Begin(NamedTuple):
     """Of the line before (or behind): what a line without a header goes by."""
     is_counting: bool = True
     position: Position | None = None
+    skipped: int = 0
 
 
 def tail_heads(text: bytes) -> tuple[list[tuple[int, int, int]], bool]:
     """The headers of the last ticks of a text, and whether these are all of it."""
-    heads = [head for line in text.split(b"\n") if (head := header(line)) is not None]
+    heads: list[tuple[int, int, int]] = []
     ticks: set[tuple[int, int]] = set()
-    for kept, (_, day, second) in enumerate(reversed(heads)):
-        ticks.add((day, second // TICK))
-        if len(ticks) > _TAIL_TICKS or kept == _MOST_HEADS:
-            return heads[len(heads) - kept :], False
-    return heads, True
+    for line in reversed(text.split(b"\n")):
+        head = header(line)
+        if head is None:
+            continue
+        ticks.add((head[1], head[2] // TICK))
+        if len(ticks) > _TAIL_TICKS or len(heads) == _MOST_HEADS:
+            return heads[::-1], False
+        heads.append(head)
+    return heads[::-1], True
+
+
+# --- the second pass: what each line of a block has ------------------------------------------------------------------
+def times_of(calendar: asdi.Calendar, days: Numbers, seconds: Numbers) -> Numbers:
+    """What `calendar.seconds` says of each line in turn: it is asked once for each run of lines of one day."""
+    stops = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
+    midnights = np.zeros(len(days), np.int64)
+    for begin, end in pairwise(stops):
+        if begin < end:
+            midnights[begin:end] = calendar.seconds(int(days[begin]), 0)
+    return midnights + seconds
+
+
+def numbers_of(unwrapper: Unwrapper, sequences: Numbers, times: Numbers) -> Numbers:
+    """What `unwrapper.number` says of each line in turn.
+
+    It is asked for the first line of each tick, and where a sequence number does not rise; between those, numbers rise
+    as the sequence numbers do.
+    """
+    ticks = times // TICK
+    steps = (np.diff(sequences) + SEQUENCE_SPACE // 2) % SEQUENCE_SPACE - SEQUENCE_SPACE // 2
+    stops = (np.flatnonzero((steps <= 0) | (np.diff(ticks) != 0)) + 1).tolist()
+    ans = np.empty(len(sequences), np.int64)
+    for begin, end in pairwise([0, *stops, len(sequences)]):
+        at = begin
+        while at < end:  # a line that repeats a number, or comes late, is not what the next one goes on from
+            an = ans[at] = unwrapper.number(int(sequences[at]), int(times[at]))
+            at += 1
+            position = unwrapper.position
+            if at < end and position.an == an and position.time // TICK == ticks[begin]:
+                ans[at:end] = an + np.cumsum(steps[at - 1 : end - 1])
+                unwrapper.follow(int(ans[end - 1]), int(times[at:end].max()), end - at)
+                at = end
+    return ans
 
 
 def begin_all(
@@ -92,7 +137,12 @@ def begin_all(
             around = _first_of(chunks, counts, place, calendar.date)
         position = numbers.position if started else None
         an = count if first_an is not None else around[0]
-        begins.append(Begin(chunk, line, an, calendar.date, counted.problem, around[1], first_an is not None, position))
+        begins.append(
+            Begin(
+                chunk, line, an, calendar.date, counted.problem, around[1], first_an is not None, position,
+                counted.skipped,
+            )
+        )  # fmt: skip
         before = calendar.date
         for day in counted.days:
             calendar.seconds(day, 0)

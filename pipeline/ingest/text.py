@@ -13,37 +13,45 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asdi
-from asdi.time import Unwrapper, header, header_day
+from asdi.time import header_day
 from pipeline.archive.manifest import Archive, DataFile, Job
-from pipeline.archive.parts import Partition, PartWriter, partition_of
-from pipeline.archive.schema import checksum
-from pipeline.ingest.fast import read_plain
-from pipeline.ingest.inputs import Chunk, Unreadable, blocks, chunk_bytes_for, cut, digest, expand, pack, texts
+from pipeline.archive.parts import PartWriter
+from pipeline.ingest.convert import RAW_KEPT, convert
+from pipeline.ingest.inputs import (
+    Chunk,
+    Unreadable,
+    chunk_bytes_for,
+    cut,
+    digest,
+    expand,
+    leaves,
+    lines_before_break,
+    pack,
+    texts,
+)
 from pipeline.ingest.numbering import TAIL_BYTES, Begin, Counted, begin_all, tail_heads
 from pipeline.ingest.repeats import file_dates, without_repeats
 from pipeline.session import PipelineError
-from pipeline.tables.rows import rows_of
 from pipeline.tables.write import TableWriter
 from pipeline.tasks import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RAW_KEPT = 8_192
 _HEADER_BYTES = 64
 # Names of inputs that the manifest keeps for a job; there may be thousands.
 _NAMES_KEPT = 20
-UNREADABLE = "unreadable"
+_FATES = ("packets", "quarantined", "blank", "skipped")
+"""What a line of the input can become."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """What became of one file: every line is a packet, in the quarantine, or blank."""
+    """What became of one file: every line is a packet, in the quarantine, blank, or skipped."""
 
     path: str
     bytes: int
@@ -51,6 +59,8 @@ class InputFile:
     packets: int
     quarantined: int
     blank: int
+    skipped: int = 0
+    """Lines before the place where the file breaks off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ def count(chunk: Chunk) -> Counted:
         begun = header_day(text[:_HEADER_BYTES].partition(b"\n")[0])
         if begun is not None and _other_day(text, begun) is None:
             # Mostly every line of a block has a header of the same day: one look at each is enough.
-            found, number, kept = [begun], text.count(b"\n") + 1, [text[:_RAW_KEPT].partition(b"\n")[0]]
+            found, number, kept = [begun], text.count(b"\n") + 1, [text[:RAW_KEPT].partition(b"\n")[0]]
             messages += number
         else:
             block = text.split(b"\n")
@@ -103,10 +113,10 @@ def count(chunk: Chunk) -> Counted:
             if not days or days[-1] != day:
                 days.append(day)
         if not first:
-            first = next((asdi.clean(line[:_RAW_KEPT]) for line in kept if header_day(line) is not None), "")
+            first = next((asdi.clean(line[:RAW_KEPT]) for line in kept if header_day(line) is not None), "")
     if is_cut:
         tail = tail.partition(b"\n")[2]
-    last = next((asdi.clean(line[:_RAW_KEPT]) for line in reversed(tail.split(b"\n")) if header_day(line)), "")
+    last = next((asdi.clean(line[:RAW_KEPT]) for line in reversed(tail.split(b"\n")) if header_day(line)), "")
     heads, is_whole = tail_heads(tail)
     return Counted(lines, messages, tuple(days), first, last, tuple(heads), is_whole and not is_cut)
 
@@ -114,95 +124,6 @@ def count(chunk: Chunk) -> Counted:
 def _other_day(text: bytes, day: int) -> re.Match[bytes] | None:
     """The first line, but the very first, that does not begin like a header of this day; a blank one does not."""
     return re.search(rb"\n(?![0-9A-Fa-f]{4}%02d)" % day, text)
-
-
-def convert(begin: Begin, writer: PartWriter, tables: TableWriter, stream: str) -> dict[str, Any]:
-    """The second pass over one piece: parse, write, and report what was found."""
-    calendar = asdi.Calendar(begin.date)
-    if begin.problem:
-        return _quarantine_file(begin, writer, stream)
-    an, line_number, blank, tracks = begin.an - begin.is_counting, begin.line, 0, 0
-    number = _counter(an) if begin.is_counting else Unwrapper(begin.position, at_rest=True).number
-    types: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    time = begin.time
-    parse, to_xml = asdi.parse, asdi.to_xml
-    for block in blocks(begin.chunk):
-        hour = -1
-        packets: list[tuple[Any, ...]] = []
-        held: list[tuple[Partition, list[tuple[Any, ...]]]] = []
-        quarantine: dict[Partition, list[tuple[Any, ...]]] = {}
-        for raw in block:
-            line_number += 1
-            plain = read_plain(raw)
-            if plain is not None:
-                sequence, day, second, facility, flight, xml, computer, place = plain
-                time = calendar.seconds(day, second)
-                an = number(sequence, time)
-                if time // 3600 != hour:
-                    hour = time // 3600
-                    packets = []
-                    held.append((partition_of("packets", stream, time), packets))
-                us = time * 1_000_000
-                packets.append((an, us, "TZ", facility, flight, sequence, exact(raw), xml, None, checksum(an, xml)))
-                tracks += 1
-                tables.add_position((an, us, flight, computer, facility, "TZ", *place))
-                continue
-            if not raw or raw.isspace():
-                blank += 1
-                continue
-            try:
-                message = parse(raw)
-            except asdi.AsdiError as error:
-                head = header(raw)
-                if head is not None:
-                    time = calendar.seconds(*head[1:])
-                if head is not None or begin.is_counting:
-                    an = number(head[0] if head else 0, time)
-                text = raw[:_RAW_KEPT].decode("utf-8", "backslashreplace")
-                bad = (an, time * 1_000_000, text, begin.chunk.path, line_number, error.reason.value, error.detail)
-                quarantine.setdefault(partition_of("quarantine", stream, time), []).append(bad)
-                reasons[error.reason.value] += 1
-                continue
-            time = calendar.seconds(message.day, message.second)
-            an = number(message.sequence, time)
-            if time // 3600 != hour:
-                hour = time // 3600
-                packets = []
-                held.append((partition_of("packets", stream, time), packets))
-            xml = to_xml(message)
-            packets.append(
-                (an, time * 1_000_000, message.type, message.facility, message.flight, message.sequence,
-                 exact(raw), xml, None, checksum(an, xml))
-            )  # fmt: skip
-            types[message.type] += 1
-            tables.add(rows_of(message, an, time))
-        for partition, rows in held:
-            writer.write(partition, list(zip(*rows, strict=True)))
-        for partition, refused in quarantine.items():
-            writer.write(partition, list(zip(*refused, strict=True)))
-    if tracks:
-        types["TZ"] += tracks
-    return {"types": types, "reasons": reasons, "blank": blank, "lines": line_number - begin.line}
-
-
-def exact(raw: bytes) -> str:
-    """The line without its end, every byte a character: `.encode("latin-1")` gives it back."""
-    return raw.removesuffix(b"\r").decode("latin-1")
-
-
-def _counter(an: int) -> Callable[[int, int], int]:
-    """Numbers one after another, whatever the line says."""
-    numbers = count_from(an + 1)
-    return lambda sequence, time: next(numbers)
-
-
-def _quarantine_file(begin: Begin, writer: PartWriter, stream: str) -> dict[str, Any]:
-    """A file that can't be read, as one line of the quarantine."""
-    time = begin.time
-    bad = (begin.an, time * 1_000_000, "", begin.chunk.path, 0, UNREADABLE, begin.problem)
-    writer.write(partition_of("quarantine", stream, time), [[value] for value in bad])
-    return {"types": {}, "reasons": {UNREADABLE: 1}, "blank": 0, "lines": 1}
 
 
 def ingest(
@@ -224,9 +145,6 @@ def ingest(
     """
     files = expand(raw)
     archive = Archive(out)
-    key = digest(files, "asdi", stream, first_an, day)
-    if archive.settled().done(key) is not None:
-        return unchanged_by(archive, key)
     size = chunk_bytes or chunk_bytes_for(files, spark.sparkContext.defaultParallelism if spark else 1)
     chunks = cut(files, size, keep_bad_files=keep_bad_files)
     if not chunks:
@@ -236,6 +154,10 @@ def ingest(
     counting = [[chunks[number] for number in group] for group in groups]
     counted = each(spark, counting, _count_task(keep_bad_files))
     counts = [Counted(**entry) for report in counted for entry in report["counts"]]
+    key = digest(len(files), chunks, [each for report in counted for each in report["leaves"]],
+                 "asdi", stream, first_an, day)  # fmt: skip
+    if archive.settled().done(key) is not None:
+        return unchanged_by(archive, key)
     references = file_dates(archive, stream, files, chunks, counts, day)
     begins, _ = begin_all(chunks, counts, references, first_an)
     total = sum(each_count.messages for each_count in counts)
@@ -289,13 +211,13 @@ def _account(
     for begin, report in zip(begins, reports, strict=True):
         sums[begin.chunk.file].update(
             lines=report["lines"], packets=sum(report["types"].values()), blank=report["blank"],
-            quarantined=sum(report["reasons"].values()),
+            quarantined=sum(report["reasons"].values()), skipped=report.get("skipped", 0),
         )  # fmt: skip
     for path, found in zip(files, sums, strict=True):
-        if found["lines"] != found["packets"] + found["quarantined"] + found["blank"]:
+        if found["lines"] != sum(found[key] for key in _FATES):
             raise PipelineError(f"{path}: {dict(found)} does not add up; please report this as a fault")
     return tuple(
-        InputFile(str(path), path.stat().st_size, *(found[key] for key in ("lines", "packets", "quarantined", "blank")))
+        InputFile(str(path), path.stat().st_size, *(found[key] for key in ("lines", *_FATES)))
         for path, found in zip(files, sums, strict=True)
     )
 
@@ -308,7 +230,10 @@ def unchanged_by(archive: Archive, key: str) -> Ingested:
 
 def _count_task(keep_bad_files: bool) -> Callable[[list[Chunk]], dict[str, Any]]:
     def task(chunks: list[Chunk]) -> dict[str, Any]:
-        return {"counts": [asdict(counted(chunk)) for chunk in chunks]}
+        return {
+            "counts": [asdict(counted(chunk)) for chunk in chunks],
+            "leaves": [leaves(chunk) for chunk in chunks],
+        }
 
     def counted(chunk: Chunk) -> Counted:
         try:
@@ -316,7 +241,8 @@ def _count_task(keep_bad_files: bool) -> Callable[[list[Chunk]], dict[str, Any]]
         except Unreadable as error:
             if not keep_bad_files:
                 raise
-            return Counted(1, 1, (), "", "", (), True, str(error))
+            skipped = lines_before_break(chunk)
+            return Counted(1 + skipped, 1, (), "", "", (), True, str(error), skipped)
 
     return task
 

@@ -13,7 +13,16 @@ from pipeline.archive.manifest import Archive, DataFile, Job
 from pipeline.archive.parts import PartWriter, partition_of
 from pipeline.archive.schema import checksum
 from pipeline.ingest.faaxml import split
-from pipeline.ingest.inputs import UNREADABLE_ERRORS, Unreadable, digest, expand, reference_date, unpacker_of
+from pipeline.ingest.inputs import (
+    UNREADABLE_ERRORS,
+    Chunk,
+    Unreadable,
+    digest,
+    expand,
+    leaves,
+    reference_date,
+    unpacker_of,
+)  # fmt: skip
 from pipeline.ingest.repeats import without_repeats
 from pipeline.ingest.text import Ingested, InputFile, lines_in, unchanged_by
 from pipeline.session import PipelineError
@@ -58,11 +67,13 @@ def ingest_xml(
     files = expand(raw)
     references = [day or reference_date(path) for path in files]
     archive = Archive(out)
-    key = digest(files, "xml", stream, first_an, day)
+    on_progress(f"pass 1 of 2: counting {len(files)} files")
+    chunks = [Chunk(str(path), 0, -1, number) for number, path in enumerate(files)]
+    counted = each(spark, chunks, _count_task(kind))
+    key = digest(len(files), chunks, [report["leaves"] for report in counted], "xml", stream, first_an, day)
     if archive.settled().done(key) is not None:
         return unchanged_by(archive, key)
-    on_progress(f"pass 1 of 2: counting {len(files)} files")
-    counts = [report["messages"] for report in each(spark, [str(path) for path in files], _count_task(kind))]
+    counts = [report["messages"] for report in counted]
     if sum(counts) == 0:
         raise PipelineError("the input is empty")
     first = first_an if first_an is not None else _next_an(archive, stream)
@@ -104,14 +115,14 @@ def _next_an(archive: Archive, stream: str) -> int:
     return max((file.last_an for file in files), default=-1) + 1
 
 
-def _count_task(kind: str | None) -> Callable[[str], dict[str, Any]]:
-    def task(path: str) -> dict[str, Any]:
-        messages = 0
+def _count_task(kind: str | None) -> Callable[[Chunk], dict[str, Any]]:
+    def task(chunk: Chunk) -> dict[str, Any]:
+        messages, path = 0, chunk.path
         for message in split(_content(path)):
             messages += 1
             if kind is not None and message.root is not None and message.root not in ROOTS[kind]:
                 raise PipelineError(f"{path} is not {kind.upper()}: its root element is {message.root}")
-        return {"messages": messages}
+        return {"messages": messages, "leaves": leaves(chunk)}
 
     return task
 

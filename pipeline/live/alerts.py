@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import asdi
 from pipeline.archive.manifest import Archive, Job
+from pipeline.archive.packet import packet_row
 from pipeline.archive.parts import PartWriter, partition_of
 from pipeline.archive.schema import checksum
-from pipeline.live.record import BatchGate, packet_row, recorder_id
+from pipeline.live.record import BatchGate, recorder_id
 from pipeline.live.watch import MACHINES, Alert, Machine, Seen
 from pipeline.session import PipelineError
 from pipeline.sink import ROW_BITS, append

@@ -8,25 +8,21 @@ Between batches small files are merged, so that the archive stays one that can b
 from __future__ import annotations
 
 import json
-import re
 import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-import asdi
-from asdi.origin import split_origin_untrusted
-from peer.feeds.stamp import strip_stamp
 from pipeline.archive.jobs import compact_recent
 from pipeline.archive.manifest import Archive, DataFile, Job
-from pipeline.archive.parts import PartWriter, partition_of
-from pipeline.archive.schema import GAP_TYPE, checksum
-from pipeline.ingest.text import exact, lines_in
+from pipeline.archive.packet import gap_row, packet_row
+from pipeline.archive.parts import Partition, PartWriter, partition_of
+from pipeline.archive.proofs import ProofsOfLog, Signed, row_of
+from pipeline.ingest.text import lines_in
 from pipeline.session import PipelineError
 from pipeline.source import register
 from pipeline.tables.write import TableWriter
@@ -36,27 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_STATUS = {
-    b"active": "TZ", b"planned": "FZ", b"amended": "AF", b"boundary": "UZ", b"departed": "DZ", b"arrived": "AZ",
-    b"cancelled": "RZ", b"oceanic": "TO",
-}  # fmt: skip
-_FLIGHT = re.compile(rb"<flight><id[^>]*>([A-Z0-9]{2,7})</id>.{0,80}?<flightleg status=\"([a-z]+)\">", re.DOTALL)
-_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
 
+def write_batch(
+    batch: DataFrame, archive: Archive, stream: str, recorder: str, number: int, log: Path | None = None
+) -> Job | None:
+    """One batch of a recorder into the archive, under its number. None when the archive has it already.
 
-def describe(packet: bytes) -> tuple[str, str | None]:
-    """(type, flight) of a packet as far as its bytes show it: ASDI's types, else the name of the root element."""
-    found = _FLIGHT.search(packet)
-    if found:
-        return _STATUS.get(found[2], "flight"), found[1].decode("ascii")
-    if b"<heartbeat/>" in packet:
-        return "HB", None
-    root = _ROOT.search(packet)
-    return (root[1].decode("ascii", "replace") if root else "unknown"), None
-
-
-def write_batch(batch: DataFrame, archive: Archive, stream: str, recorder: str, number: int) -> Job | None:
-    """One batch of a recorder into the archive, under its number. None when the archive has it already."""
+    `log` is where the batch comes from: if its packets are signed, the archive keeps the proofs.
+    """
     if archive.settled().has(Job(recorder, "record", stream, 0, -1, False, batch=number)):
         return None
     with archive.staging("record") as staging:
@@ -67,10 +50,11 @@ def write_batch(batch: DataFrame, archive: Archive, stream: str, recorder: str, 
 
             writer = PartWriter(Path(target), "record")
             tables = TableWriter(Path(target), "record", stream)
+            proofs = ProofsOfLog(log) if log is not None else None
             for part in batches:
-                for partition, rows in _rows(part, stream).items():
+                for partition, rows in _rows(part, stream, proofs).items():
                     writer.write(partition, list(zip(*rows, strict=True)))
-                    for row in rows:
+                    for row in rows if partition.dataset == "packets" else ():
                         tables.add_packet(row)
             reports = [json.dumps(asdict(file)) for file in [*writer.finish(), *tables.finish()]]
             yield pa.RecordBatch.from_arrays([pa.array(reports, pa.string())], names=["report"])
@@ -85,40 +69,23 @@ def write_batch(batch: DataFrame, archive: Archive, stream: str, recorder: str, 
         return job
 
 
-def _rows(part: pyarrow.RecordBatch, stream: str) -> dict[Any, list[tuple[Any, ...]]]:
+def _rows(part: pyarrow.RecordBatch, stream: str, proofs: ProofsOfLog | None) -> dict[Partition, list[tuple[Any, ...]]]:
+    """Rows of packets and of their proofs, by hour."""
     import pyarrow as pa
 
-    found: dict[Any, list[tuple[Any, ...]]] = {}
+    found: dict[Partition, list[tuple[Any, ...]]] = {}
     columns = [part.column(0), part.column(1).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), *part.columns[2:]]
-    for an, us, xml, after in zip(*(column.to_pylist() for column in columns), strict=True):
-        row = _gap(an, us, after) if xml is None else packet_row(an, us, xml)
-        found.setdefault(partition_of("packets", stream, row[1] // 1_000_000), []).append(row)
+    came = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    signed: dict[int, Signed] = {}
+    if proofs is not None:
+        signed = proofs.find({an: us for an, us, xml, _ in came if xml is not None})
+    for an, us, xml, after in came:
+        row = gap_row(an, us, after) if xml is None else packet_row(an, us, xml)
+        second = row[1] // 1_000_000
+        found.setdefault(partition_of("packets", stream, second), []).append(row)
+        if xml is not None and an in signed:
+            found.setdefault(partition_of("proofs", stream, second), []).append(row_of(row, us, xml, signed[an]))
     return found
-
-
-def _gap(an: int, us: int, after: int) -> tuple[Any, ...]:
-    return (an, us, GAP_TYPE, None, None, None, None, None, after, checksum(an, None))
-
-
-def packet_row(an: int, us: int, payload: bytes) -> tuple[Any, ...]:
-    """A packet that came at this time, as the archive keeps it: as `ingest` would have, if its line came along."""
-    xml, time, line = split_origin_untrusted(strip_stamp(payload))
-    message = _parsed(line, time, xml) if line is not None and time is not None else None
-    if message is None or time is None or line is None:
-        kind, flight = describe(xml)
-        return (an, us, kind, None, flight, None, None, xml, None, checksum(an, xml))
-    said = (message.type, message.facility, message.flight, message.sequence)
-    return (an, time * 1_000_000, *said, exact(line), xml, None, checksum(an, xml))
-
-
-def _parsed(line: bytes, time: int, xml: bytes) -> asdi.Message | None:
-    """The line's message, if the packet is really made of it, and at that time; a root may lie."""
-    try:
-        message = asdi.parse(line)
-    except asdi.AsdiError:
-        return None
-    is_then = (message.day, message.second) == (datetime.fromtimestamp(time, UTC).day, time % 86_400)
-    return message if is_then and asdi.to_xml(message) == xml else None
 
 
 class BatchGate:
@@ -174,10 +141,11 @@ def record(
     checkpoint.mkdir(parents=True, exist_ok=True)
     name = recorder_id(checkpoint)
     entry = gate or BatchGate()
+    log = Path(options["log"]).absolute() if "log" in options else None
 
     def sink(batch: DataFrame, number: int) -> None:
         with entry:
-            write_batch(batch, archive, stream, name, number)
+            write_batch(batch, archive, stream, name, number, log)
             compact_recent(archive)
 
     register(spark)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-VIEWS = (*TABLES, "packets", "quarantine")
+VIEWS = (*TABLES, "packets", "quarantine", "proofs")
+_OTHER_TIMES = {"proofs": "time TIMESTAMP, received TIMESTAMP"}
 _DUCKDB = {"LONG": "BIGINT", "INT": "INTEGER", "DOUBLE": "DOUBLE", "STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMP"}
 
 
@@ -24,7 +25,7 @@ def _files(archive: Archive, manifest: Manifest, view: str) -> list[str]:
 
 
 def _times(view: str) -> list[str]:
-    columns = COLUMNS.get(view, "time TIMESTAMP").split(", ")
+    columns = COLUMNS.get(view, _OTHER_TIMES.get(view, "time TIMESTAMP")).split(", ")
     return [column.split()[0] for column in columns if column.endswith(" TIMESTAMP")]
 
 

@@ -214,3 +214,101 @@ def test_a_commit_costs_the_same_after_many(archive):
     logs = sorted(path.name for path in (archive.path / "packets" / "_delta_log").iterdir())
     assert any("checkpoint" in name for name in logs)
     assert agree(archive)
+
+
+# --- a copy elsewhere -------------------------------------------------------------------------------------------------
+BUCKET = "s3://archive/air"
+
+
+@pytest.fixture
+def s3():
+    """An S3-compatible server on loopback, if one is installed: its options for deltalake."""
+    pytest.importorskip("moto.server")
+    import boto3
+
+    # A process of its own: deltalake holds Python's lock while it waits for an answer.
+    program = (
+        "import sys, moto.server as m; s = m.ThreadedMotoServer('127.0.0.1', 0, False); s.start()\n"
+        "print(s.get_host_and_port()[1], flush=True); sys.stdin.read()"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    options = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(running.stdout.readline())}", "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_CONDITIONAL_PUT": "etag",
+    }  # fmt: skip
+    client = boto3.client(
+        "s3", endpoint_url=options["AWS_ENDPOINT_URL"], region_name="us-east-1", aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )  # fmt: skip
+    client.create_bucket(Bucket="archive")
+    yield options
+    running.communicate()
+
+
+def copied(url: str, options: dict[str, str], dataset: str = "packets") -> list[int]:
+    table = DeltaTable(f"{url}/{dataset}", storage_options=options)
+    return sorted(table.to_pyarrow_table(columns=["an"]).column("an").to_pylist())
+
+
+def check_copies(archive: Archive, tmp_path, url: str, options: dict[str, str]) -> None:
+    """What is new is sent once; a copy that died is ended by the next; what left the archive leaves the copy."""
+    first = archive.copy_delta(url, options, 0)
+    assert {row["table"]: row["sent"] for row in first}[f"{url}/packets"] == len(archive.manifest().select())
+    for dataset in delta.DATASETS:
+        assert copied(url, options, dataset) == ans(archive, dataset)
+    assert all(row["sent"] == row["removed"] == 0 for row in archive.copy_delta(url, options, 0))
+    ingest(None, [text(tmp_path, "two", LINES)], archive.path, day=DAY)
+    real = delta._commit
+
+    def commit(table, dataset, *rest):
+        if dataset == "plans":
+            raise Died
+        real(table, dataset, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta, "_commit", commit)
+        with pytest.raises(Died):
+            archive.copy_delta(url, options, 0)
+    assert copied(url, options) == ans(archive)
+    assert copied(url, options, "plans") != ans(archive, "plans")
+    compact(None, archive)
+    archive.copy_delta(url, options, 0)
+    for dataset in delta.DATASETS:
+        assert copied(url, options, dataset) == ans(archive, dataset)
+
+
+def test_a_copy_follows_the_archive(archive, tmp_path):
+    for dataset in delta.DATASETS:
+        (tmp_path / "copy" / dataset).mkdir(parents=True)
+    check_copies(archive, tmp_path, f"file://{tmp_path}/copy", {})
+    left = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.parquet")}
+    assert left == {file.path for file in archive.manifest().files}
+
+
+def test_a_copy_in_an_object_store(archive, tmp_path, s3):
+    check_copies(archive, tmp_path, BUCKET, s3)
+    with pytest.raises(PipelineError, match=r"s3://nowhere/x: "):
+        archive.copy_delta("s3://nowhere/x", s3, 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "s3://b/a"], ["ingest", "{file}", "--out", "gs://b/a"], ["ingest", "s3://b/x", "--out", "{out}"],
+        ["record", "--log", "hdfs://host/log", "--out", "{out}"], ["replay", "file:///tmp/a"],
+        ["delta", "az://container/a"],
+    ],
+)  # fmt: skip
+def test_an_address_is_not_taken_for_a_folder(words, tmp_path, monkeypatch, capsys):
+    """`s3://bucket/a` became a folder `s3:`."""
+    monkeypatch.chdir(tmp_path)
+    named = [word.format(file=text(tmp_path, "f", LINES[:3]), out=tmp_path / "out") for word in words]
+    with contextlib.suppress(SystemExit):
+        assert main(named) == 3
+    assert "is not a path" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} <= {"f"}
+    with pytest.raises(PipelineError, match="is not a path"):
+        Archive("s3://bucket/a")

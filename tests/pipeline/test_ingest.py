@@ -177,6 +177,7 @@ def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
         "below/deep": b"\n".join(good[8:12]),
         "packed.gz": gzip.compress(b"\n".join(good[12:20])),
         "cut.gz": gzip.compress(b"\n".join(good[20:30]) * 200)[:-300],
+        "cut-late.gz": gzip.compress(random.Random(2).randbytes(300_000).hex().encode() + b"\n" * 5_000)[:-8],
     }
     for name, content in contents.items():
         (raw / name).write_bytes(content)
@@ -186,14 +187,16 @@ def test_every_line_of_a_broken_corpus_is_accounted_for(spark, tmp_path):
     done = ingest(None, [str(raw)], tmp_path / "a", day=date(2026, 11, 16), keep_bad_files=True)
     found = {str(Path(each.path).relative_to(raw)): each for each in done.inputs}
     assert set(found) == set(contents)
-    assert all(each.lines == each.packets + each.quarantined + each.blank for each in found.values())
+    for each in found.values():
+        assert each.lines == each.packets + each.quarantined + each.blank + each.skipped
+        assert each.bytes == len(contents[str(Path(each.path).relative_to(raw))])
     assert {name: each.packets for name, each in found.items() if each.packets} == {
         "nul": 1, "crlf": 3, "cr": 3, "long": 1, "below/deep": 4, "packed.gz": 8,
     }  # fmt: skip
-    for name in ("cut.gz", "utf-16", "packed.zip"):
-        assert (found[name].lines, found[name].quarantined) == (1, 1)
+    for name, skipped in (("cut.gz", 756), ("cut-late.gz", 5_000), ("utf-16", 0), ("packed.zip", 0)):
+        assert (found[name].quarantined, found[name].skipped) == (1, skipped), name
     assert found["blank"].blank == found["blank"].lines == 3
-    assert done.quarantined["unreadable"] == 3
+    assert done.quarantined["unreadable"] == 4
     assert 0 < done.bad_share < 1
     archive = Archive(tmp_path / "a")
     assert read(spark, archive).count() == done.packets == 20

@@ -13,12 +13,23 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.ingest.inputs import Chunk, blocks, chunk_bytes_for, cut, digest, expand, opener_of, pack, reference_date
+from pipeline.ingest.inputs import (
+    Chunk,
+    chunk_bytes_for,
+    cut,
+    digest,
+    expand,
+    leaves,
+    opener_of,
+    pack,
+    reference_date,
+    texts,
+)  # fmt: skip
 from pipeline.session import PipelineError
 
 
 def lines_of(chunks):
-    return [line for chunk in chunks for block in blocks(chunk) for line in block]
+    return [line for chunk in chunks for text in texts(chunk) for line in text.split(b"\n")]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,14 +97,18 @@ def test_reference_date(tmp_path):
     assert reference_date(other) == datetime.now(UTC).date()
 
 
-def test_digest_tells_inputs_apart(tmp_path):
+def test_digest_tells_inputs_apart_however_they_are_cut(tmp_path):
+    def of(files, *parameters, size=1 << 30):
+        chunks = cut(files, size)
+        return digest(len(files), chunks, [leaves(chunk) for chunk in chunks], *parameters)
+
     a, b = tmp_path / "a", tmp_path / "b"
-    a.write_text("one")
+    a.write_bytes(b"one\n" * 900_000)
     b.write_text("two")
-    assert digest([a, b]) == digest([a, b])
-    assert len({digest([a, b]), digest([b, a]), digest([a]), digest([a, b], 1)}) == 4
-    before = digest([a])
-    assert digest([a.rename(tmp_path / "c")]) == before
+    assert len({of([a, b]), of([b, a]), of([a]), of([a, b], 1)}) == 4
+    before = of([a, b])
+    assert all(of([a, b], size=size) == before for size in (700_000, 1 << 20, 2_000_001))
+    assert of([a.rename(tmp_path / "c"), b]) == before
 
 
 @pytest.mark.parametrize(
@@ -158,7 +173,7 @@ def test_a_line_longer_than_a_piece_is_read_in_bounded_memory(tmp_path):
     chunk = Chunk(str(path), 100 << 20, 101 << 20, 0)
     tracemalloc.start()
     try:
-        assert list(blocks(chunk)) == []
+        assert list(texts(chunk)) == []
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

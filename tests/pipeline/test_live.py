@@ -19,8 +19,9 @@ from peer.packetlog import Gap, LogConfig, Packet, Writer
 from pipeline import source
 from pipeline.archive.jobs import read, verify
 from pipeline.archive.manifest import Archive
+from pipeline.archive.packet import describe
 from pipeline.live.commands import is_written, recorder_command, root_command
-from pipeline.live.record import BatchGate, describe, record
+from pipeline.live.record import BatchGate, record
 from pipeline.live.restarts import Restarts
 from pipeline.session import PipelineError
 from tests.asdi.lines import GOLDEN

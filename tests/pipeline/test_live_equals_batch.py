@@ -10,9 +10,9 @@ from asdi.flights import Feed
 from asdi.origin import with_origin
 from pipeline.archive.jobs import verify
 from pipeline.archive.manifest import Archive
+from pipeline.archive.packet import packet_row
 from pipeline.cli import main
 from pipeline.ingest.text import ingest
-from pipeline.live.record import packet_row
 from tests.asdi.lines import GOLDEN
 from tests.peer.cli.command import LOCAL, PATIENCE, call, root
 from tests.pipeline.conftest import NOON, record_once

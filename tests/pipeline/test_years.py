@@ -15,9 +15,9 @@ from pipeline.archive import books
 from pipeline.archive.books import DataFile, Job, Manifest, advance
 from pipeline.archive.jobs import compact, compact_recent, retain, verify
 from pipeline.archive.manifest import Archive, ArchiveError
+from pipeline.archive.packet import packet_row
 from pipeline.archive.parts import PartWriter, partition_of
 from pipeline.ingest.text import ingest
-from pipeline.live.record import packet_row
 from pipeline.replay import iterate
 from pipeline.tables.write import TableWriter
 from tests.pipeline.conftest import NOON
