@@ -65,18 +65,11 @@ class Home(Protocol):
     def remove(self, entry: Entry) -> None: ...
 
 
-class Entry:
+class Owned:
     """`owners`: the one link that wants it, or how often each of several does."""
 
-    __slots__ = ("bucket", "conjunction", "owners", "place", "query", "slot")
-
-    def __init__(self, conjunction: Conjunction, query: IndexedQuery | None) -> None:
-        self.conjunction = conjunction
-        self.query = query
-        self.owners: int | dict[int, int] | None = None
-        self.bucket: Home | None = None  # None for a path alone, which keeps it itself
-        self.place: Block | None = None  # where in the bucket, None for one of its few
-        self.slot = -1
+    __slots__ = ("owners",)
+    owners: int | dict[int, int] | None
 
     def take(self, link: int) -> None:
         if self.owners is None:
@@ -101,6 +94,18 @@ class Entry:
         if self.owners is None:
             return ()
         return (self.owners,) if isinstance(self.owners, int) else self.owners
+
+
+class Entry(Owned):
+    __slots__ = ("bucket", "conjunction", "place", "query", "slot")
+
+    def __init__(self, conjunction: Conjunction, query: IndexedQuery | None) -> None:
+        self.owners = None
+        self.conjunction = conjunction
+        self.query = query
+        self.bucket: Home | None = None  # None for a path alone, which keeps it itself
+        self.place: Block | None = None  # where in the bucket, None for one of its few
+        self.slot = -1
 
 
 class Needs(NamedTuple):

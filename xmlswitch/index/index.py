@@ -23,7 +23,7 @@ from xmlswitch.index.conjunctions import Bound, Entry, EntryKey, Home, Needs
 from xmlswitch.index.frames import Frames
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import Journal, PathEntry
-from xmlswitch.index.scope_sets import Term
+from xmlswitch.index.scopes import Term
 from xmlswitch.index.waypoints import Waypoints
 from xmlswitch.query.atoms import Column, Conjunction, Test
 from xmlswitch.query.twigs import columns_of

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from xmlswitch.index.budget import MARK_WORK
-from xmlswitch.index.waypoints import MAIN, Mark
+from xmlswitch.index.budget import NODE_WORK
+from xmlswitch.query.evaluate import string_value
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
     from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept, PathEntry
-    from xmlswitch.index.scope_sets import Kept
-
+    from xmlswitch.index.scopes import ScopeSet
+    from xmlswitch.index.waypoints import Spot
 
 _HAS_OTHER_NODES = etree.XPath("boolean(//comment() | //processing-instruction())")
-_CHARGED_MARKS = 256  # that are charged together: a walk goes from element to element quickly
+_CHARGED_WORK = 25_600  # that is charged at once: a walk goes from element to element quickly
 
 
 class Findings:
@@ -61,46 +61,57 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     start = waypoints.start()
     findings.framed = start.opens is not None
     deciding = answer is not None and bool(index.frames.scopes)
-    # What is open: elements, where they stand, and their frames: what was noted, which facts hold, nodes that are kept.
+    # What is open: elements, and where they stand; all bits of their frames.
     elements: list[Any] = [None]
     stack = [start]
-    noted, facts, places = [0], [0], [0]
-    kept: list[Kept | None] = [None]
-    texts_of: dict[int, str] = {}
+    held = 0
+    reported: dict[ScopeSet, int] = {}
 
     def close(depth: int) -> None:
         """Leave all elements that are deeper."""
+        nonlocal held
         while len(stack) > depth:
             elements.pop()
             left = stack.pop()
-            if deciding and answer is not None:
-                scopes, mask, held, nodes = left.opens, noted.pop(), facts.pop(), kept.pop()
-                places.pop()
-                if scopes is None or (not mask and (scopes.find_idle() if scopes.is_idle is None else scopes.is_idle)):
-                    continue
-                for at, bits in scopes.close(left.ends, mask, held, nodes, texts_of, answer):
-                    facts[at] |= bits
-                if answer.done:
-                    return
+            scopes = left.opens
+            if scopes is None or answer is None or not deciding:
+                continue
+            if held <= left.below:  # nothing was noted in its frame
+                holding = scopes.idle
+            else:
+                holding = (((held >> left.base) ^ scopes.flips) + scopes.low) & scopes.guards
+                held &= left.below
+            if holding:
+                if facts := holding & scopes.facts:
+                    held |= left.raised(facts)
+                if found := holding & scopes.wanted & ~reported.get(scopes, 0):
+                    reported[scopes] = reported.get(scopes, 0) | found
+                    scopes.report(found, answer)
+                    if answer.done:
+                        return
 
-    def note_texts(at_element: int, marks: tuple[Mark, ...], texts: list[str]) -> None:
-        for at, bit, accept, is_kept in marks:
-            if at == MAIN:
-                accept.look(layout)
-                for text in texts:
-                    findings.note(accept, text)
-            elif deciding:
-                noted[at] |= bit
-                if is_kept:
-                    for text in texts:
-                        _keep(kept, at, accept, at_element, text)
+    def note(spot: Spot, text: str) -> None:
+        """A node with a value: an attribute, a text, or an element."""
+        nonlocal held
+        for accept in spot.main:
+            accept.look(layout)
+            findings.note(accept, text)
+        if not deciding:
+            return
+        if not spot.has_values:
+            held |= spot.fixed
+            return
+        bits = spot.known.get(text)
+        held |= spot.read(text) if bits is None else bits
+        if spot.firsts:
+            held = spot.read_first(text, held)
 
     names = waypoints.names()
     # Where each element is visited, so are the texts between elements: each with the element before it. Found out when
     # the first text is asked for: many walks end before.
     in_passing: bool | None = None if names is None else False
     depths: dict[Any, int] = {None: 0}  # of elements that are open, and of those beyond them that no path names
-    place = marked = 0
+    charged = 0
     work = index.frames.work
     for element in root.iter("*") if names is None else root.iter(*names):
         parent = element.getparent()
@@ -111,8 +122,8 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
                 return findings
         waypoint = stack[-1]
         if names is None:
-            if in_passing and waypoint.texts and (tail := element.tail):
-                note_texts(places[-1], waypoint.texts, [tail])
+            if in_passing and waypoint.texts is not None and (tail := element.tail):
+                note(waypoint.texts, tail)
         elif parent is not elements[-1]:
             waypoint = waypoint.beyond or waypoints.beyond(waypoint)
         if names is not None:
@@ -137,40 +148,34 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
                 ends[accept] = number + 1
             if accept.valued:
                 trail.append((accept, element))
-        if deciding:
-            place += 1
-            places.append(place)
-            noted.append(0)
-            facts.append(0)
-            kept.append(None)
-            if waypoint.marks:
-                marked += len(waypoint.marks)
-                if marked > _CHARGED_MARKS:
-                    work.charge(MARK_WORK * marked)
-                    marked = 0
-                for at, bit, accept, is_kept in waypoint.marks:
-                    noted[at] |= bit
-                    if is_kept:
-                        _keep(kept, at, accept, place, element)
+        if deciding and (spot := waypoint.node) is not None:
+            charged += waypoint.work
+            if charged > _CHARGED_WORK:
+                work.charge(charged)
+                charged = 0
+            if not spot.has_values:
+                held |= spot.fixed
+            elif len(element):
+                text = string_value(element)
+                work.charge(len(text) + NODE_WORK)
+                note(spot, text)
+            else:
+                note(spot, element.text or "")
         if waypoint.has_attributes:
             found = element.items() if waypoint.names is None else _attributes(element, waypoint.names)
             for name, text in found:
-                for at, bit, accept, is_kept in waypoint.attribute(name):
-                    if at == MAIN:
-                        accept.look(layout)
-                        findings.note(accept, text)
-                    elif deciding:
-                        noted[at] |= bit
-                        if is_kept:
-                            _keep(kept, at, accept, place, text)
-        if waypoint.texts:
+                spot = waypoint.attribute(name)
+                if spot is not None:
+                    note(spot, text)
+        if waypoint.texts is not None:
             if in_passing is None:
                 in_passing = not _HAS_OTHER_NODES(root)
-            texts = [text] if (text := element.text) else []
+            if text := element.text:
+                note(waypoint.texts, text)
             if not in_passing and len(element):  # comments and instructions too: they part texts
-                texts += [tail for child in element if (tail := child.tail)]
-            if texts:
-                note_texts(place, waypoint.texts, texts)
+                for child in element:
+                    if tail := child.tail:
+                        note(waypoint.texts, tail)
     close(0)
     return findings
 
@@ -198,13 +203,3 @@ def _depth_beyond(parent: Any, depths: dict[Any, int]) -> int:
 
 def _attributes(element: Any, names: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(name, text) for name in names if (text := element.get(name)) is not None]
-
-
-def _keep(kept: list[Kept | None], at: int, accept: Accept, place: int, node: Any) -> None:
-    nodes = kept[at]
-    if nodes is None:
-        kept[at] = {accept: [(place, node)]}
-    elif accept in nodes:
-        nodes[accept].append((place, node))
-    else:
-        nodes[accept] = [(place, node)]
