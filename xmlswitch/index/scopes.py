@@ -86,6 +86,14 @@ class Tests:
             self._values = self._values or ValueTests(unless=True, every=False)
             self._values.add(place, test)
 
+    @property
+    def plain(self) -> dict[str, int] | None:
+        """The bits of texts, when all tests are equality with texts."""
+        if self._values is None or self._others is not None or self._ladders or self._inverted:
+            return None
+        kind = self._values.one_kind
+        return None if kind is None or kind[0] is not None else kind[1]
+
     def passed(self, look: Look) -> int:
         found = self._inverted
         if self._values is not None:
@@ -199,11 +207,12 @@ class Scope:
 class ScopeSet:
     """The scopes that one and the same node opens a frame for, as they are now: one after the other in one integer."""
 
-    __slots__ = ("_bases", "_scopes", "at", "facts", "flips", "guards", "idle", "low", "size", "wanted")
+    __slots__ = ("_bases", "_scopes", "_terms", "at", "facts", "flips", "guards", "idle", "low", "size", "wanted")
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         self._scopes = scopes
         self._bases: list[int] = []
+        self._terms: dict[int, Term] = {}  # by guard, as far as they were asked for
         self.at: dict[Scope, int] = {}  # where its bits begin
         self.size = self.low = self.guards = self.flips = self.wanted = self.facts = 0
         for scope in scopes:
@@ -220,11 +229,13 @@ class ScopeSet:
 
     def terms(self, guards: int) -> list[Term]:
         """The terms with these guards."""
-        found = []
-        for at in bits_of(guards):
-            number = bisect_right(self._bases, at) - 1
-            found.append(self._scopes[number].at[at - self._bases[number]])
-        return found
+        known = self._terms
+        return [known.get(at) or self._term(at) for at in bits_of(guards)]
+
+    def _term(self, at: int) -> Term:
+        number = bisect_right(self._bases, at) - 1
+        term = self._terms[at] = self._scopes[number].at[at - self._bases[number]]
+        return term
 
     def meanings(self, paths: Iterable[PathEntry]) -> list[tuple[int, Meaning]]:
         """What a node where these paths end means, and where the bits of that begin."""
@@ -237,8 +248,13 @@ class ScopeSet:
         return found
 
     def report(self, guards: int, answer: Answer) -> None:
+        found: list[int] = []
         for term in self.terms(guards):
-            answer.all_of(term.links)
+            if isinstance(term.owners, int):
+                found.append(term.owners)
+            elif term.owners is not None:
+                found += term.owners
+        answer.all_of(found)
 
     def raised(self, paths: Iterable[PathEntry], terms: Iterable[Term]) -> int:
         """The bits of terms here that ask for one of these terms at a node where these paths end."""

@@ -47,16 +47,16 @@ class Spot:
         self.main = main
         self.fixed = 0
         self.known: dict[str, int] = {}
-        self.firsts: list[tuple[int, list[tuple[int, ColumnEntry, Tests]]]] = []
-        self._tests: list[tuple[int, ColumnEntry, Tests]] = []
+        self.firsts: list[tuple[int, list[_Tests]]] = []
+        self._tests: list[_Tests] = []
         self._bound = bound
         for scopes, base, accept in ends:
             for at, (fixed, tests, flag, firsts) in scopes.meanings(accept.paths):
                 at += base
                 self.fixed |= fixed << at
-                self._tests += [(at, column, held) for column, held in tests.items()]
+                self._tests += [_bound(at, column, held) for column, held in tests.items()]
                 if flag:
-                    self.firsts.append((flag << at, [(at, column, held) for column, held in firsts.items()]))
+                    self.firsts.append((flag << at, [_bound(at, column, held) for column, held in firsts.items()]))
         self.has_values = bool(self._tests or self.firsts)
         bound.remember(_SPOT_BYTES + self.fixed.bit_length() // 8)
 
@@ -77,10 +77,21 @@ class Spot:
         return held
 
 
-def _passed(tests: list[tuple[int, ColumnEntry, Tests]], text: str) -> int:
+# Tests on a column of a scope whose bits begin here; and the bits of texts, where that is all that they are about.
+_Tests = tuple[int, "ColumnEntry", "Tests", dict[str, int] | None]
+
+
+def _bound(at: int, column: ColumnEntry, held: Tests) -> _Tests:
+    return at, column, held, None if column.chain else held.plain
+
+
+def _passed(tests: list[_Tests], text: str) -> int:
     bits = 0
-    for at, column, held in tests:
-        if not column.is_muted:
+    for at, column, held, plain in tests:
+        if plain is not None:
+            if found := plain.get(text):
+                bits |= found << at
+        elif not column.is_muted:
             bits |= held.passed(column.looks.get(text) or column.look(text)) << at
     return bits
 
@@ -117,9 +128,9 @@ class Waypoint:
         "below",
         "beyond",
         "depth",
+        "few",
         "has_attributes",
         "live",
-        "names",
         "next",
         "node",
         "opener",
@@ -160,7 +171,9 @@ class Waypoint:
         self._attributes: dict[str, Spot | None] = {}
         self.has_attributes = bool(self._asked) or self._strange is not None
         # Those that are asked for by name, when they are few.
-        self.names = tuple(sorted(self._asked)) if len(self._asked) <= _FEW_NAMES and self._strange is None else None
+        self.few: tuple[tuple[str, Spot], ...] | None = None
+        if len(self._asked) <= _FEW_NAMES and self._strange is None:
+            self.few = tuple((name, spot) for name in sorted(self._asked) if (spot := self.attribute(name)) is not None)
         self.work = MARK_WORK * len(live) + self.top // _BITS_OF_WORK  # of a visit
         bound.remember(_WAYPOINT_BYTES + 2 * self.top // 8)
 

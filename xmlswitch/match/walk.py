@@ -55,7 +55,7 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
 
     Without an answer nothing is decided on the way: no frames are opened.
     """
-    waypoints, layout, journal = index.waypoints, index.layout, index.journal
+    waypoints, layout, journal = index.waypoints, index.layout + index.shelves, index.journal
     findings = Findings()
     ends, trail = findings.ends, findings.trail
     start = waypoints.start()
@@ -162,11 +162,14 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
             else:
                 note(spot, element.text or "")
         if waypoint.has_attributes:
-            found = element.items() if waypoint.names is None else _attributes(element, waypoint.names)
-            for name, text in found:
-                spot = waypoint.attribute(name)
-                if spot is not None:
-                    note(spot, text)
+            if waypoint.few is not None:
+                for name, spot in waypoint.few:
+                    if (text := element.get(name)) is not None:
+                        note(spot, text)
+            else:
+                for name, text in element.items():
+                    if (spot := waypoint.attribute(name)) is not None:
+                        note(spot, text)
         if waypoint.texts is not None:
             if in_passing is None:
                 in_passing = not _HAS_OTHER_NODES(root)
@@ -199,7 +202,3 @@ def _depth_beyond(parent: Any, depths: dict[Any, int]) -> int:
     for element in climbed:
         depths[element] = depth
     return depth
-
-
-def _attributes(element: Any, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(name, text) for name in names if (text := element.get(name)) is not None]
