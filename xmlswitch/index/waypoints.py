@@ -129,7 +129,6 @@ class Waypoint:
         "beyond",
         "depth",
         "few",
-        "has_attributes",
         "live",
         "next",
         "node",
@@ -169,8 +168,7 @@ class Waypoint:
         self._asked = {name for below in everywhere for name in below.attributes or ()}
         self._strange = self._spot(_any_attribute, self.state.wildcard_attribute)  # attributes that no path names
         self._attributes: dict[str, Spot | None] = {}
-        self.has_attributes = bool(self._asked) or self._strange is not None
-        # Those that are asked for by name, when they are few.
+        # Those that are asked for by name, when they are few, or none.
         self.few: tuple[tuple[str, Spot], ...] | None = None
         if len(self._asked) <= _FEW_NAMES and self._strange is None:
             self.few = tuple((name, spot) for name in sorted(self._asked) if (spot := self.attribute(name)) is not None)

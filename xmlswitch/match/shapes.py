@@ -178,9 +178,11 @@ class ShapeBook:
 
     def find(self, packet: bytes, version: int) -> tuple[Shape, tuple[str, ...]] | None:
         """The packet's shape and its values; None when there is none, or when it would not help (`is_idle`)."""
-        shapes = self._shapes.get((packet.count(b"<"), packet.count(b"=")))
         self.is_idle = False
-        if not shapes or len(packet) > self._max_chars:
+        if not self._shapes or len(packet) > self._max_chars:
+            return None
+        shapes = self._shapes.get((packet.count(b"<"), packet.count(b"=")))
+        if not shapes:
             return None
         if all(shape.framed_at == version for shape in shapes):
             self.is_idle = True

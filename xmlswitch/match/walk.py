@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept, PathEntry
     from xmlswitch.index.scopes import ScopeSet
-    from xmlswitch.index.waypoints import Spot
+    from xmlswitch.index.waypoints import Spot, Waypoint
 
 _HAS_OTHER_NODES = etree.XPath("boolean(//comment() | //processing-instruction())")
 _CHARGED_WORK = 25_600  # that is charged at once: a walk goes from element to element quickly
@@ -53,48 +53,46 @@ class Findings:
 def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     """Look at all of the document, or no more than it takes to know that all links of the answer match.
 
-    Without an answer nothing is decided on the way: no frames are opened.
+    Without an answer nothing is decided on the way: no frames are opened. Written flat: most of a document's time goes
+    here.
     """
     waypoints, layout, journal = index.waypoints, index.layout + index.shelves, index.journal
     findings = Findings()
     ends, trail = findings.ends, findings.trail
     start = waypoints.start()
     findings.framed = start.opens is not None
-    deciding = answer is not None and bool(index.frames.scopes)
+    deciding = answer is not None
+    # With many links a walk never ends before the document does: what paths alone settle is found out afterwards.
+    stopping = answer if answer is not None and answer.is_short else None
     # What is open: elements, and where they stand; all bits of their frames.
     elements: list[Any] = [None]
     stack = [start]
     held = 0
     reported: dict[ScopeSet, int] = {}
 
-    def close(depth: int) -> None:
-        """Leave all elements that are deeper."""
+    def leave(left: Waypoint, scopes: ScopeSet) -> None:
+        """Decide the conditions at an element, or at the document."""
         nonlocal held
-        while len(stack) > depth:
-            elements.pop()
-            left = stack.pop()
-            scopes = left.opens
-            if scopes is None or answer is None or not deciding:
-                continue
-            if held <= left.below:  # nothing was noted in its frame
-                holding = scopes.idle
-            else:
-                holding = (((held >> left.base) ^ scopes.flips) + scopes.low) & scopes.guards
-                held &= left.below
-            if holding:
-                if facts := holding & scopes.facts:
-                    held |= left.raised(facts)
-                if found := holding & scopes.wanted & ~reported.get(scopes, 0):
-                    reported[scopes] = reported.get(scopes, 0) | found
-                    scopes.report(found, answer)
-                    if answer.done:
-                        return
+        if answer is None:
+            return
+        if held <= left.below:  # nothing was noted in its frame
+            holding = scopes.idle
+        else:
+            holding = (((held >> left.base) ^ scopes.flips) + scopes.low) & scopes.guards
+            held &= left.below
+        if holding:
+            if facts := holding & scopes.facts:
+                held |= left.raised(facts)
+            if found := holding & scopes.wanted & ~reported.get(scopes, 0):
+                reported[scopes] = reported.get(scopes, 0) | found
+                scopes.report(found, answer)
 
     def note(spot: Spot, text: str) -> None:
         """A node with a value: an attribute, a text, or an element."""
         nonlocal held
         for accept in spot.main:
-            accept.look(layout)
+            if accept not in ends:
+                accept.look(layout)
             findings.note(accept, text)
         if not deciding:
             return
@@ -112,20 +110,23 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     in_passing: bool | None = None if names is None else False
     depths: dict[Any, int] = {None: 0}  # of elements that are open, and of those beyond them that no path names
     charged = 0
-    work = index.frames.work
     for element in root.iter("*") if names is None else root.iter(*names):
         parent = element.getparent()
-        if parent is not elements[-1]:
-            depth = _depth_of(parent, elements) if names is None else _depth_beyond(parent, depths)
-            close(depth + 1)
-            if answer is not None and answer.done:
-                return findings
         waypoint = stack[-1]
-        if names is None:
-            if in_passing and waypoint.texts is not None and (tail := element.tail):
-                note(waypoint.texts, tail)
-        elif parent is not elements[-1]:
-            waypoint = waypoint.beyond or waypoints.beyond(waypoint)
+        if parent is not elements[-1]:
+            depth = -1 if names is None else _depth_beyond(parent, depths)
+            while elements[-1] is not parent and len(elements) - 1 != depth:
+                elements.pop()
+                stack.pop()
+                if waypoint.opens is not None:
+                    leave(waypoint, waypoint.opens)
+                waypoint = stack[-1]
+            if stopping is not None and stopping.done:
+                return findings
+            if names is not None and elements[-1] is not parent:
+                waypoint = waypoint.beyond or waypoints.beyond(waypoint)
+        if in_passing and waypoint.texts is not None and (tail := element.tail):
+            note(waypoint.texts, tail)
         if names is not None:
             depths[element] = len(stack)
         name = element.tag
@@ -136,40 +137,41 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
             findings.framed = True
         accept = waypoint.accept
         if accept is not None:
-            number = ends.get(accept)
-            if number is None:
+            if accept in ends:
+                ends[accept] += 1
+            else:
                 ends[accept] = 1
                 accept.look(layout)
-                if answer is not None:
-                    answer.mask(accept.links(journal))
-                    if answer.done:
+                if stopping is not None:
+                    stopping.mask(accept.links(journal))
+                    if stopping.done:
                         return findings
-            else:
-                ends[accept] = number + 1
             if accept.valued:
                 trail.append((accept, element))
-        if deciding and (spot := waypoint.node) is not None:
+        if deciding and waypoint.live:
             charged += waypoint.work
             if charged > _CHARGED_WORK:
-                work.charge(charged)
+                index.work.charge(charged)
                 charged = 0
-            if not spot.has_values:
+            spot = waypoint.node
+            if spot is None:
+                pass
+            elif not spot.has_values:
                 held |= spot.fixed
             elif len(element):
                 text = string_value(element)
-                work.charge(len(text) + NODE_WORK)
+                index.work.charge(len(text) + NODE_WORK)
                 note(spot, text)
             else:
                 note(spot, element.text or "")
-        if waypoint.has_attributes:
-            if waypoint.few is not None:
-                for name, spot in waypoint.few:
-                    if (text := element.get(name)) is not None:
-                        note(spot, text)
-            else:
-                for name, text in element.items():
-                    if (spot := waypoint.attribute(name)) is not None:
-                        note(spot, text)
+        if waypoint.few is not None:
+            for name, spot in waypoint.few:
+                if (text := element.get(name)) is not None:
+                    note(spot, text)
+        else:
+            for name, text in element.items():
+                if (spot := waypoint.attribute(name)) is not None:
+                    note(spot, text)
         if waypoint.texts is not None:
             if in_passing is None:
                 in_passing = not _HAS_OTHER_NODES(root)
@@ -179,16 +181,11 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
                 for child in element:
                     if tail := child.tail:
                         note(waypoint.texts, tail)
-    close(0)
+    while stack:
+        waypoint = stack.pop()
+        if waypoint.opens is not None:
+            leave(waypoint, waypoint.opens)
     return findings
-
-
-def _depth_of(parent: Any, elements: list[Any]) -> int:
-    """Where an element that is open stands."""
-    depth = len(elements) - 2
-    while elements[depth] is not parent:
-        depth -= 1
-    return depth
 
 
 def _depth_beyond(parent: Any, depths: dict[Any, int]) -> int:
