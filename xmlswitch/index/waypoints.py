@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from xmlswitch.index.budget import LOOK_WORK, MARK_WORK
 
 if TYPE_CHECKING:
+    from xmlswitch.index.answers import Answer
     from xmlswitch.index.automaton import Automaton, State
     from xmlswitch.index.budget import Work
     from xmlswitch.index.columns import ColumnEntry
@@ -60,21 +61,25 @@ class Spot:
         self.has_values = bool(self._tests or self.firsts)
         bound.remember(_SPOT_BYTES + self.fixed.bit_length() // 8)
 
-    def read(self, text: str) -> int:
-        """The bits of a node with a value that is not known."""
-        self._bound.work.charge(LOOK_WORK * len(self._tests))
-        bits = self.fixed | _passed(self._tests, text)
-        if len(text) <= _MAX_CHARS and self._bound.remember(_VALUE_BYTES + len(text) + bits.bit_length() // 8):
-            self.known[text] = bits
-        return bits
-
-    def read_first(self, text: str, held: int) -> int:
-        """What is noted in the frames, with what the value means where it is that of the first node."""
+    def note(self, text: str, held: int) -> int:
+        """What is noted in the frames, with what a node with this value means."""
+        if not self.has_values:
+            return held | self.fixed
+        bits = self.known.get(text)
+        held |= self._read(text) if bits is None else bits
         for flag, tests in self.firsts:
             if not held & flag:
                 self._bound.work.charge(LOOK_WORK * len(tests))
                 held |= flag | _passed(tests, text)
         return held
+
+    def _read(self, text: str) -> int:
+        """The bits of a value that is not known."""
+        self._bound.work.charge(LOOK_WORK * len(self._tests))
+        bits = self.fixed | _passed(self._tests, text)
+        if len(text) <= _MAX_CHARS and self._bound.remember(_VALUE_BYTES + len(text) + bits.bit_length() // 8):
+            self.known[text] = bits
+        return bits
 
 
 # Tests on a column of a scope whose bits begin here; and the bits of texts, where that is all that they are about.
@@ -191,6 +196,27 @@ class Waypoint:
 
             self._attributes[name] = self._spot(both, *both(self.state))
         return self._attributes[name]
+
+    def leave(self, held: int, reported: dict[ScopeSet, int], answer: Answer) -> int:
+        """Decide what was noted in the frame that is opened here; what is noted in those further up.
+
+        `reported`: which terms of a document's frames were found to hold already.
+        """
+        scopes = self.opens
+        if scopes is None:
+            return held
+        if held <= self.below:  # nothing was noted in its frame
+            holding = scopes.idle
+        else:
+            holding = (((held >> self.base) ^ scopes.flips) + scopes.low) & scopes.guards
+            held &= self.below
+        if holding:
+            if facts := holding & scopes.facts:
+                held |= self.raised(facts)
+            if found := holding & scopes.wanted & ~reported.get(scopes, 0):
+                reported[scopes] = reported.get(scopes, 0) | found
+                scopes.report(found, answer)
+        return held
 
     def raised(self, facts: int) -> int:
         """What to note in frames further up when terms that are facts hold here."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from xmlswitch.index.budget import NODE_WORK
+from xmlswitch.index.waypoints import Spot, Waypoint
 from xmlswitch.query.evaluate import string_value
 
 if TYPE_CHECKING:
@@ -17,21 +18,25 @@ if TYPE_CHECKING:
     from xmlswitch.index.index import Index
     from xmlswitch.index.paths import Accept, PathEntry
     from xmlswitch.index.scopes import ScopeSet
-    from xmlswitch.index.waypoints import Spot, Waypoint
 
 _HAS_OTHER_NODES = etree.XPath("boolean(//comment() | //processing-instruction())")
 _CHARGED_WORK = 25_600  # that is charged at once: a walk goes from element to element quickly
 
 
-class Findings:
-    """`ends`: how many nodes ended where. `framed`: some nodes are in the scope of conditions."""
+# What a walk does to the frames: it comes to a place with a text, or sets some bits there; or it leaves a node.
+Action = tuple[Spot, str | None] | Waypoint
 
-    __slots__ = ("ends", "framed", "trail")
+
+class Findings:
+    """`ends`: how many nodes ended where. `tape`: what the walk did to the frames, if it was recorded, and its work."""
+
+    __slots__ = ("ends", "tape", "trail", "work")
 
     def __init__(self) -> None:
         self.trail: list[tuple[Accept, Any]] = []
-        self.framed = False
         self.ends: dict[Accept, int] = {}
+        self.tape: list[Action] = []
+        self.work = 0
 
     def note(self, accept: Accept, node: Any) -> None:
         self.ends[accept] = self.ends.get(accept, 0) + 1
@@ -53,39 +58,26 @@ class Findings:
 def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     """Look at all of the document, or no more than it takes to know that all links of the answer match.
 
-    Without an answer nothing is decided on the way: no frames are opened. Written flat: most of a document's time goes
-    here.
+    Without an answer nothing is decided on the way: what would be done to the frames is recorded. Written flat: most of
+    a document's time goes here.
     """
     waypoints, layout, journal = index.waypoints, index.layout + index.shelves, index.journal
     findings = Findings()
-    ends, trail = findings.ends, findings.trail
-    start = waypoints.start()
-    findings.framed = start.opens is not None
-    deciding = answer is not None
+    ends, trail, tape = findings.ends, findings.trail, findings.tape
     # With many links a walk never ends before the document does: what paths alone settle is found out afterwards.
     stopping = answer if answer is not None and answer.is_short else None
     # What is open: elements, and where they stand; all bits of their frames.
     elements: list[Any] = [None]
-    stack = [start]
+    stack = [waypoints.start()]
     held = 0
     reported: dict[ScopeSet, int] = {}
 
-    def leave(left: Waypoint, scopes: ScopeSet) -> None:
-        """Decide the conditions at an element, or at the document."""
+    def leave(left: Waypoint) -> None:
         nonlocal held
         if answer is None:
-            return
-        if held <= left.below:  # nothing was noted in its frame
-            holding = scopes.idle
+            tape.append(left)
         else:
-            holding = (((held >> left.base) ^ scopes.flips) + scopes.low) & scopes.guards
-            held &= left.below
-        if holding:
-            if facts := holding & scopes.facts:
-                held |= left.raised(facts)
-            if found := holding & scopes.wanted & ~reported.get(scopes, 0):
-                reported[scopes] = reported.get(scopes, 0) | found
-                scopes.report(found, answer)
+            held = left.leave(held, reported, answer)
 
     def note(spot: Spot, text: str) -> None:
         """A node with a value: an attribute, a text, or an element."""
@@ -94,15 +86,10 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
             if accept not in ends:
                 accept.look(layout)
             findings.note(accept, text)
-        if not deciding:
-            return
-        if not spot.has_values:
-            held |= spot.fixed
-            return
-        bits = spot.known.get(text)
-        held |= spot.read(text) if bits is None else bits
-        if spot.firsts:
-            held = spot.read_first(text, held)
+        if answer is None:
+            tape.append((spot, text))
+        else:
+            held = spot.note(text, held)
 
     names = waypoints.names()
     # Where each element is visited, so are the texts between elements: each with the element before it. Found out when
@@ -119,7 +106,7 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
                 elements.pop()
                 stack.pop()
                 if waypoint.opens is not None:
-                    leave(waypoint, waypoint.opens)
+                    leave(waypoint)
                 waypoint = stack[-1]
             if stopping is not None and stopping.done:
                 return findings
@@ -133,8 +120,6 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
         waypoint = waypoint.next.get(name) or waypoints.follow(waypoint, name)
         elements.append(element)
         stack.append(waypoint)
-        if waypoint.opens is not None:
-            findings.framed = True
         accept = waypoint.accept
         if accept is not None:
             if accept in ends:
@@ -148,16 +133,19 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
                         return findings
             if accept.valued:
                 trail.append((accept, element))
-        if deciding and waypoint.live:
+        if waypoint.live:
             charged += waypoint.work
-            if charged > _CHARGED_WORK:
+            if charged > _CHARGED_WORK and answer is not None:
                 index.work.charge(charged)
                 charged = 0
             spot = waypoint.node
             if spot is None:
                 pass
             elif not spot.has_values:
-                held |= spot.fixed
+                if answer is None:
+                    tape.append((spot, None))
+                else:
+                    held |= spot.fixed
             elif len(element):
                 text = string_value(element)
                 index.work.charge(len(text) + NODE_WORK)
@@ -184,7 +172,8 @@ def walk(root: Any, index: Index, answer: Answer | None = None) -> Findings:
     while stack:
         waypoint = stack.pop()
         if waypoint.opens is not None:
-            leave(waypoint, waypoint.opens)
+            leave(waypoint)
+    findings.work = charged
     return findings
 
 
