@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xmlswitch.limits import IndexLimits
 
 _WAYPOINT_BYTES, _SPOT_BYTES, _VALUE_BYTES = 1000, 300, 200  # of one, of what is noted there, of a value's bits
+_TEXT_BYTES = 60  # of a text that means something at a spot
 _MAX_CHARS = 64  # longer values hardly come again, and would take much memory
 _BITS_OF_WORK = 64  # of the frames that are open, which are worth as much as reading a character
 _FEW_NAMES = 4  # attributes that are asked for one by one
@@ -42,7 +43,7 @@ class Spot:
     frames the first node alone counts (`firsts`), if the flag is not set yet.
     """
 
-    __slots__ = ("_bound", "_tests", "firsts", "fixed", "has_values", "known", "main")
+    __slots__ = ("_bound", "_tests", "_texts", "firsts", "fixed", "has_values", "known", "main")
 
     def __init__(self, main: tuple[Accept, ...], ends: Iterable[tuple[ScopeSet, int, Accept]], bound: Bound) -> None:
         self.main = main
@@ -58,8 +59,11 @@ class Spot:
                 self._tests += [_bound(at, column, held) for column, held in tests.items()]
                 if flag:
                     self.firsts.append((flag << at, [_bound(at, column, held) for column, held in firsts.items()]))
+        plain = [texts for *_, texts in self._tests if texts is not None]
+        # The texts that mean something, if no other value does.
+        self._texts = set[str]().union(*plain) if plain and len(plain) == len(self._tests) else None
         self.has_values = bool(self._tests or self.firsts)
-        bound.remember(_SPOT_BYTES + self.fixed.bit_length() // 8)
+        bound.remember(_SPOT_BYTES + _TEXT_BYTES * len(self._texts or ()) + self.fixed.bit_length() // 8)
 
     def note(self, text: str, held: int) -> int:
         """What is noted in the frames, with what a node with this value means."""
@@ -75,6 +79,8 @@ class Spot:
 
     def _read(self, text: str) -> int:
         """The bits of a value that is not known."""
+        if self._texts is not None and text not in self._texts:
+            return self.fixed
         self._bound.work.charge(LOOK_WORK * len(self._tests))
         bits = self.fixed | _passed(self._tests, text)
         if len(text) <= _MAX_CHARS and self._bound.remember(_VALUE_BYTES + len(text) + bits.bit_length() // 8):

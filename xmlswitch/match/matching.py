@@ -235,10 +235,13 @@ def undecided(
     """Tell the answer what is sure of these; the entries that must be evaluated."""
     pending: list[Entry] = []
     unmatched = answer.left
+    present = structure.present
     for single in singles:
         entry = single.entry
         owners = entry.owners
         if type(owners) is int and not unmatched >> owners & 1:  # most have one owner, found already
+            continue
+        if not single.needs.required <= present:
             continue
         mode = SURE if single.is_free else structure.allows(single.needs)
         if mode != NO and single.holds(values, mode == UNSURE):
