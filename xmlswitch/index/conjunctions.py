@@ -369,7 +369,7 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     for block, slots, reach, thresholds, equalities, remembered, others in jobs:
         if not reach & unmatched:
             continue
-        for column, keys, rows in thresholds:  # as in `left`
+        for column, keys, rows in thresholds:
             slots &= rows[bisect_right(keys, values[column][3])]
         for column, length, held, rest in equalities:
             slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
@@ -399,18 +399,3 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     if isinstance(answer, Few):
         answer.left = unmatched
         answer.done = not unmatched
-
-
-def left(job: Job, values: Values) -> int:
-    """The slots of a job that no value rules out."""
-    _, slots, _, thresholds, equalities, remembered, others = job
-    for column, keys, rows in thresholds:
-        slots &= rows[bisect_right(keys, values[column][3])]
-    for column, length, held, rest in equalities:
-        slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
-    for column, _, table in remembered:
-        slots &= table.keep(values[column])
-    for column, table in others:
-        if table.slots & slots:
-            slots &= table.keep(values[column])
-    return slots
