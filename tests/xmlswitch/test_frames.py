@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+from tests.xmlswitch.test_work import Calls
 from xmlswitch import Query, Switch
 
 
@@ -77,3 +80,19 @@ def test_the_first_node_counts_in_each_frame_by_itself():
     assert switch.match(b"<r><a><b>y</b><b>x</b><c/></a></r>") == frozenset()
     assert switch.match(b"<r><a><b>y</b></a><a><b>x</b><c/></a></r>") == {0, 1}
     assert switch.match(b"<r><a><c/></a></r>") == {1, 2}
+
+
+def test_many_scopes_on_new_names_are_charged_to_the_packet():
+    """300 paths of any name open a frame at each element: what a place means to all of them is not free."""
+    texts = [f"//*[a{n}][b{n}]/c{n % 7}" for n in range(150)] + [f"//*//*[a{n}][b{n}]/d" for n in range(150)]
+    switch = switch_of(*texts)
+    names = [f"n{n}" for n in range(100)]
+    packet = ("".join(f"<{name}>" for name in names) + "".join(f"</{name}>" for name in reversed(names))).encode()
+    calls = Calls()
+    previous = sys.getprofile()
+    sys.setprofile(calls)
+    try:
+        switch.match(packet)
+    finally:
+        sys.setprofile(previous)
+    assert calls.count < 200_000, calls.count

@@ -158,5 +158,5 @@ class Frames:
         if scopes is None:
             if len(self._sets) >= _MAX_SETS:
                 self._sets.clear()
-            scopes = self._sets[key] = ScopeSet([self._by_entry[path] for path in key])
+            scopes = self._sets[key] = ScopeSet([self._by_entry[path] for path in key], self.work)
         return scopes

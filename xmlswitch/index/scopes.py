@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from xmlswitch.index.answers import bits_of
+from xmlswitch.index.budget import SPOT_WORK
 from xmlswitch.index.conjunctions import Owned
 from xmlswitch.index.ladders import LARGEST, Ladder
 from xmlswitch.index.value_tests import ValueTests
@@ -20,15 +21,17 @@ from xmlswitch.query.atoms import Test
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
+    from xmlswitch.index.budget import Work
     from xmlswitch.index.columns import ColumnEntry
     from xmlswitch.index.looks import Look
-    from xmlswitch.index.paths import PathEntry
+    from xmlswitch.index.paths import Accept, PathEntry
     from xmlswitch.query.atoms import Linear
     from xmlswitch.query.twigs import Twig
 
 _RELATIONAL = frozenset({"n<", "n<=", "n>", "n>="})
 _PAGE = 2048  # bits of a ladder: each of its rows has a bit for each test
 _PAGE_FULL = (1 << _PAGE) - 1
+_MAX_MEANINGS = 512  # sets of paths of which a set of scopes knows what they mean
 _MIN_WASTE = 256  # bits of terms that are gone, before the others are put together again
 # What a node of a path means to a scope: what every node does; tests on its value; the same for its first node, which
 # is told by the flag.
@@ -207,10 +210,27 @@ class Scope:
 class ScopeSet:
     """The scopes that one and the same node opens a frame for, as they are now: one after the other in one integer."""
 
-    __slots__ = ("_bases", "_scopes", "_terms", "at", "facts", "flips", "guards", "idle", "low", "size", "wanted")
+    __slots__ = (
+        "_bases",
+        "_meanings",
+        "_scopes",
+        "_terms",
+        "_work",
+        "at",
+        "facts",
+        "flips",
+        "guards",
+        "idle",
+        "low",
+        "size",
+        "wanted",
+    )
 
-    def __init__(self, scopes: Sequence[Scope]) -> None:
+    def __init__(self, scopes: Sequence[Scope], work: Work) -> None:
         self._scopes = scopes
+        self._work = work
+        work.charge(SPOT_WORK * len(scopes))
+        self._meanings: dict[Accept, list[tuple[int, Meaning]]] = {}
         self._bases: list[int] = []
         self._terms: dict[int, Term] = {}  # by guard, as far as they were asked for
         self.at: dict[Scope, int] = {}  # where its bits begin
@@ -237,14 +257,19 @@ class ScopeSet:
         term = self._terms[at] = self._scopes[number].at[at - self._bases[number]]
         return term
 
-    def meanings(self, paths: Iterable[PathEntry]) -> list[tuple[int, Meaning]]:
+    def meanings(self, accept: Accept) -> list[tuple[int, Meaning]]:
         """What a node where these paths end means, and where the bits of that begin."""
-        found = []
-        for scope, base in self.at.items():
-            for path in paths:
-                meaning = scope.meaning(path)
-                if meaning is not None:
-                    found.append((base, meaning))
+        found = self._meanings.get(accept)
+        if found is None:
+            if len(self._meanings) >= _MAX_MEANINGS:
+                self._meanings.clear()
+            self._work.charge(SPOT_WORK * len(self.at) * len(accept.paths))
+            found = self._meanings[accept] = []
+            for scope, base in self.at.items():
+                for path in accept.paths:
+                    meaning = scope.meaning(path)
+                    if meaning is not None:
+                        found.append((base, meaning))
         return found
 
     def report(self, guards: int, answer: Answer) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from xmlswitch.index.budget import LOOK_WORK, MARK_WORK
+from xmlswitch.index.budget import LOOK_WORK, MARK_WORK, SPOT_WORK
 
 if TYPE_CHECKING:
     from xmlswitch.index.answers import Answer
@@ -48,13 +48,15 @@ class Spot:
     def __init__(self, main: tuple[Accept, ...], ends: Iterable[tuple[ScopeSet, int, Accept]], bound: Bound) -> None:
         self.main = main
         self.fixed = 0
+        noted = 0
         self.known: dict[str, int] = {}
         self.firsts: list[tuple[int, list[_Tests]]] = []
         self._tests: list[_Tests] = []
         self._bound = bound
         for scopes, base, accept in ends:
-            for at, (fixed, tests, flag, firsts) in scopes.meanings(accept.paths):
+            for at, (fixed, tests, flag, firsts) in scopes.meanings(accept):
                 at += base
+                noted += 1 + len(tests) + len(firsts)
                 self.fixed |= fixed << at
                 self._tests += [_bound(at, column, held) for column, held in tests.items()]
                 if flag:
@@ -63,6 +65,7 @@ class Spot:
         # The texts that mean something, if no other value does.
         self._texts = set[str]().union(*plain) if plain and len(plain) == len(self._tests) else None
         self.has_values = bool(self._tests or self.firsts)
+        bound.work.charge(SPOT_WORK * noted)
         bound.remember(_SPOT_BYTES + _TEXT_BYTES * len(self._texts or ()) + self.fixed.bit_length() // 8)
 
     def note(self, text: str, held: int) -> int:
@@ -278,7 +281,6 @@ class Waypoints:
         """The document itself."""
         version = self._index.paths_changed, self._frames.version
         if self._start is None or self._version != version or self._bound.bytes >= self._bound.max_bytes:
-            self._version = version
             self._bound.bytes = 0
             frames = self._frames
             opener = frames.openers.current(frames.openers.start)
@@ -286,6 +288,7 @@ class Waypoints:
             relative, main = frames.relative, self._index.automaton
             live = ((0, relative.current(relative.start), opens, 0),) if opens is not None else ()
             self._start = Waypoint(0, (main.current(main.start), opener), live, 0, opens, self._bound)
+            self._version = version
         return self._start
 
     def names(self) -> tuple[str, ...] | None:
