@@ -83,9 +83,9 @@ def test_the_first_node_counts_in_each_frame_by_itself():
 
 
 def test_many_scopes_at_many_places_are_charged_to_the_packet():
-    """Each element opens a frame for all scopes above it, and each `b` says something to all of them: 922,514 calls."""
-    switch = switch_of(*(f"//n{n}//*[.//b][c{n}]/d" for n in range(100)))
-    packet = "".join(f"<n{n}><b/>" for n in range(100)) + "".join(f"</n{n}>" for n in reversed(range(100)))
+    """Each element opens a frame for all scopes above it, and each `b` says something to all: 2,487,031 calls."""
+    switch = switch_of(*(f"//n{n}//*[.//b][.//e][.//f][c{n}]/d" for n in range(100)))
+    packet = "".join(f"<n{n}><b/><e/><f/>" for n in range(100)) + "".join(f"</n{n}>" for n in reversed(range(100)))
     calls = Calls()
     previous = sys.getprofile()
     sys.setprofile(calls)
@@ -93,5 +93,5 @@ def test_many_scopes_at_many_places_are_charged_to_the_packet():
         switch.match(packet.encode())
     finally:
         sys.setprofile(previous)
-    assert calls.count < 600_000, calls.count
+    assert calls.count < 1_500_000, calls.count
     assert switch.stats().cut_off > 0
