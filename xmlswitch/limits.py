@@ -40,11 +40,8 @@ class IndexLimits:
 
     max_states: int = 50_000  # of the lazy automaton; at the limit it is dropped and built again
     max_transition_bytes: int = 4 << 20  # of one automaton; at the limit it is dropped, too. Packets choose the names
-    max_waypoint_bytes: int = 16 << 20  # places in documents that walks remember; packets choose the names
+    max_waypoint_bytes: int = 32 << 20  # places in documents that walks remember, and what values mean there
     max_look_bytes: int = 32 << 20  # texts whose meaning is remembered, of all columns together
-    max_program_bytes: int = (
-        16 << 20
-    )  # what is settled about nodes by what was noted below them, of all scopes together
     max_shapes: int = 512  # markup shapes that are matched without a parse
     max_shape_chars: int = 4096  # a longer packet is always parsed
     max_value_memo: int = 8192  # texts of one column whose meaning is remembered

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from lxml import etree
@@ -15,6 +16,7 @@ from xmlswitch import Interest, MemberLimits, Query, QueryError, Switch, parse_d
 
 _NUMBERS = ["1", "2", "-7", "0", "2.5", "100", "3"]
 _TEXTS = ["'1'", "'x'", "''", "'x1'", "'2'"]
+_VALUE = re.compile(r"""(>| [xyz]=["'])([^<>&"']+)(<|["'])""")
 _AXES = ["ancestor", "ancestor-or-self", "descendant", "descendant-or-self", "following", "following-sibling"]
 _AXES += ["parent", "preceding", "preceding-sibling", "self", "child", "attribute"]
 
@@ -122,6 +124,16 @@ def packet_of(rng: random.Random, kind: str) -> bytes:
     return (before + text + rng.choice(["", "", "<!--after-->", "\n"])).encode()
 
 
+def revalued(rng: random.Random, packet: bytes) -> bytes:
+    """The same markup with other values."""
+
+    def other(value: re.Match[str]) -> str:
+        return value[0] if value[2].isspace() else value[1] + (rng.choice(VALUES) or "1") + value[3]
+
+    text = _VALUE.sub(other, packet.decode())
+    return text.encode() if is_well_formed(text.encode()) else packet
+
+
 def is_well_formed(packet: bytes) -> bool:
     try:
         etree.fromstring(packet)
@@ -174,9 +186,17 @@ def scenario(seed: int | bytes, *, steps: int = 12) -> int:
             compared += 1
             if holds:
                 expected.add(link)
-        for _ in range(rng.choice([1, 1, 3])):  # once more, and once more: by then its markup may be known
-            found = switch.match(packet)
-            assert found == expected, (seed, [(link, query.text) for link, query, _ in held], packet, found, expected)
+        times = rng.choice([1, 1, 3, 7])  # by then its markup may be known, and what it means to conditions at nodes
+        others = [revalued(rng, packet) for _ in range(2)] if times > 1 else []
+        for other in [packet] * times + others:
+            if other is not packet:
+                root = parse_document(other)
+                compared += len(held)
+                expected_of = {link for link, _, xpath in held if xpath(root)}
+            else:
+                expected_of = expected
+            found = switch.match(other)
+            assert found == expected_of, (seed, [(at, q.text) for at, q, _ in held], other, found, expected_of)
         if expected:
             assert any(member.matches(packet) for member in interest.members), (seed, packet)
     return compared

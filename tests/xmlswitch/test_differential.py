@@ -20,7 +20,7 @@ def test_long_campaign(slice_):
 
 def test_a_switch_that_forgets_conditions_is_noticed(monkeypatch):
     """The check can fail: when no condition further down is noted further up, some scenario finds out."""
-    monkeypatch.setattr("xmlswitch.index.scope_sets.ScopeSet.raised", lambda *_: 0)
+    monkeypatch.setattr("xmlswitch.index.waypoints.Waypoint.raised", lambda *_: 0)
 
     def wrong(seed: int) -> bool:
         try:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress, count
 
 SHORT = 128  # links, by slot
 _TOO_MANY = 1 << SHORT
 _WIDE = 16_384
 _FEW_BITS = 16  # that are found by taking one after the other
+_DENSE = 14  # when one bit in so many is set, all of them are gone through at once
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class Few:
@@ -104,7 +107,10 @@ def mask_of(links: Iterable[int]) -> int:
 def bits_of(mask: int) -> list[int]:
     """The numbers whose bits are set: what `mask_of` was given."""
     found: list[int] = []
-    if mask.bit_count() > _FEW_BITS:
+    number = mask.bit_count()
+    if number > _FEW_BITS:
+        if number * _DENSE > mask.bit_length():
+            return [*compress(count(), bin(mask)[:1:-1].encode().translate(_DIGITS))]
         text = bin(mask)[:1:-1]
         at = text.find("1")
         while at >= 0:

@@ -19,6 +19,7 @@ WORK, WORK_PER_BYTE = 2_000_000, 40  # characters that the index may read for on
 FEW_LOOKS = 8  # at the values of a column, which are not charged
 LOOK_WORK = 100  # characters that a look at one of many values of a column is worth
 NODE_WORK = 200  # characters that a look at a node is worth
+SPOT_WORK = 10  # a condition, when what nodes at a place mean is put together
 MARK_WORK = 100  # a node noted in a frame, in characters
 METER_SHARE = 0.05  # of real time that a link's evaluations may take
 METER_SECONDS = 10.0  # over which that is measured

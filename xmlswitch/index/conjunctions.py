@@ -65,18 +65,11 @@ class Home(Protocol):
     def remove(self, entry: Entry) -> None: ...
 
 
-class Entry:
+class Owned:
     """`owners`: the one link that wants it, or how often each of several does."""
 
-    __slots__ = ("bucket", "conjunction", "owners", "place", "query", "slot")
-
-    def __init__(self, conjunction: Conjunction, query: IndexedQuery | None) -> None:
-        self.conjunction = conjunction
-        self.query = query
-        self.owners: int | dict[int, int] | None = None
-        self.bucket: Home | None = None  # None for a path alone, which keeps it itself
-        self.place: Block | None = None  # where in the bucket, None for one of its few
-        self.slot = -1
+    __slots__ = ("owners",)
+    owners: int | dict[int, int] | None
 
     def take(self, link: int) -> None:
         if self.owners is None:
@@ -101,6 +94,18 @@ class Entry:
         if self.owners is None:
             return ()
         return (self.owners,) if isinstance(self.owners, int) else self.owners
+
+
+class Entry(Owned):
+    __slots__ = ("bucket", "conjunction", "place", "query", "slot")
+
+    def __init__(self, conjunction: Conjunction, query: IndexedQuery | None) -> None:
+        self.owners = None
+        self.conjunction = conjunction
+        self.query = query
+        self.bucket: Home | None = None  # None for a path alone, which keeps it itself
+        self.place: Block | None = None  # where in the bucket, None for one of its few
+        self.slot = -1
 
 
 class Needs(NamedTuple):
@@ -364,7 +369,7 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     for block, slots, reach, thresholds, equalities, remembered, others in jobs:
         if not reach & unmatched:
             continue
-        for column, keys, rows in thresholds:  # as in `left`
+        for column, keys, rows in thresholds:
             slots &= rows[bisect_right(keys, values[column][3])]
         for column, length, held, rest in equalities:
             slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
@@ -394,18 +399,3 @@ def run(jobs: Iterable[Job], values: Values, answer: Answer) -> None:
     if isinstance(answer, Few):
         answer.left = unmatched
         answer.done = not unmatched
-
-
-def left(job: Job, values: Values) -> int:
-    """The slots of a job that no value rules out."""
-    _, slots, _, thresholds, equalities, remembered, others = job
-    for column, keys, rows in thresholds:
-        slots &= rows[bisect_right(keys, values[column][3])]
-    for column, length, held, rest in equalities:
-        slots &= held.get(values[column][0][:length], 0) | rest  # type: ignore[arg-type]
-    for column, _, table in remembered:
-        slots &= table.keep(values[column])
-    for column, table in others:
-        if table.slots & slots:
-            slots &= table.keep(values[column])
-    return slots

@@ -11,7 +11,7 @@ query itself is evaluated.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xmlswitch.index.answers import mask_of
@@ -23,7 +23,7 @@ from xmlswitch.index.conjunctions import Bound, Entry, EntryKey, Home, Needs
 from xmlswitch.index.frames import Frames
 from xmlswitch.index.path_table import PathTable
 from xmlswitch.index.paths import Journal, PathEntry
-from xmlswitch.index.scope_sets import Term
+from xmlswitch.index.scopes import Term
 from xmlswitch.index.waypoints import Waypoints
 from xmlswitch.query.atoms import Column, Conjunction, Test
 from xmlswitch.query.twigs import columns_of
@@ -62,6 +62,7 @@ class Index:
         self._interned: dict[Needs, Needs] = {}
         self._structures: dict[Hashable, Any] = {}
         self._structures_at = -1
+        self._branching: set[PathEntry] = set()  # paths where queries branch that the index holds
         self._framed: dict[IndexedQuery, list[Term]] = {}  # queries that frames decide
 
     # --- conjunctions come and go ---
@@ -122,28 +123,27 @@ class Index:
             for linear in conjunction.unique
         )
 
-    def to_frames(self, plural: Iterable[PathEntry]) -> None:
+    def to_frames(self, plural: set[PathEntry]) -> None:
         """A document had several nodes on these paths: decide queries that branch there node by node from now on.
 
         Some at a time: until its turn comes a query is evaluated where the index can't decide it.
         """
         left = _MAX_MOVED
-        for path in plural:
-            if path.branching:
-                path.is_plural = True
-                for query in list(itertools.islice(path.branching, left)):
-                    self._to_frames(query)
-                    left -= 1
-                if not left:
-                    return
+        for path in self._branching & plural:
+            path.is_plural = True
+            for query in list(itertools.islice(path.branching or (), left)):
+                self._to_frames(query)
+                left -= 1
+            if not left:
+                return
 
     def _to_frames(self, query: IndexedQuery) -> None:
         keys = [(c, query) for c in query.plan.conjunctions if c.unique or c.verify]
         held = [entry for key in keys if (entry := self.entries.get(key)) is not None]
         for linear in {linear for conjunction, _ in keys for linear in conjunction.unique}:
             path = self.paths.get(linear)
-            if path is not None and path.branching is not None:
-                path.branching.pop(query, None)
+            if path is not None:
+                self._branches_no_more(path, query)
         twigs = query.twigs
         if not twigs or not held:
             return
@@ -153,6 +153,12 @@ class Index:
             entry = self.entries.pop(key, None)
             if entry is not None:
                 self._displace(entry)
+
+    def _branches_no_more(self, path: PathEntry, query: IndexedQuery) -> None:
+        if path.branching is not None:
+            path.branching.pop(query, None)
+            if not path.branching:
+                self._branching.discard(path)
 
     def links_asking_for(self, columns: set[Column]) -> tuple[int, list[ColumnEntry]]:
         """The links with a query that asks for one of these columns, and the columns that only such links ask for."""
@@ -211,6 +217,7 @@ class Index:
             if entry.query is not None and not conjunction.verify:
                 path.branching = path.branching or {}
                 path.branching[entry.query] = None
+                self._branching.add(path)
         if anchor is not None:
             if best is None:
                 best = anchor[0].anchor(anchor[1])
@@ -248,8 +255,8 @@ class Index:
             self.paths.release(path)
         for linear in conjunction.unique:
             path = self.paths[linear]
-            if path.branching is not None and entry.query is not None:
-                path.branching.pop(entry.query, None)
+            if entry.query is not None:
+                self._branches_no_more(path, entry.query)
             self._unwatch(path)
             self.paths.release(path)
 

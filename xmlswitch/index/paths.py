@@ -71,21 +71,28 @@ class Journal:
 class Accept:
     """The paths that end at one place of a document, with all that a walk wants to know about them together."""
 
-    __slots__ = ("_known", "_layout", "_read", "paths", "valued", "watched")
+    __slots__ = ("_known", "_layout", "_read", "counted", "paths", "shelved", "valued", "watched")
 
     def __init__(self, paths: tuple[PathEntry, ...]) -> None:
         self.paths = dict.fromkeys(paths)
         self._layout = self._read = -1
         self._known = 0
         self.valued: tuple[PathEntry, ...] = ()
-        self.watched: tuple[PathEntry, ...] = ()
+        self.watched: frozenset[PathEntry] = frozenset()
+        self.counted: tuple[PathEntry, ...] = ()
+        self.shelved: tuple[PathEntry, ...] = ()
 
     def look(self, layout: int) -> None:
-        """Find out again, when the layout changed, which paths' values and presence somebody may ask for."""
+        """Find out again, when the layout changed, which paths somebody may ask for: if they are there, their values.
+
+        And at which conjunctions wait.
+        """
         if self._layout != layout:
             self._layout = layout
             self.valued = tuple(path for path in self.paths if len(path.columns) > path.counted)
-            self.watched = tuple(path for path in self.paths if path.watched)
+            self.watched = frozenset([path for path in self.paths if path.watched])
+            self.counted = tuple([path for path in self.paths if path.counted])
+            self.shelved = tuple([path for path in self.paths if path.bucket is not None or path.anchored])
 
     def links(self, journal: Journal) -> int:
         """The links that want one of the paths, whatever else a document has."""

@@ -78,17 +78,18 @@ class ValueTests:
 
     def kept(self, look: Look, full: int) -> int:
         """Of all slots, those that a value lets stay."""
-        hit = self._hit(look[0], look[1])
+        hit = self.hit(look[0], look[1])
         return hit | (full ^ self.all) if self.unless else full ^ hit
 
     def many(self, looks: list[Look]) -> int:
         together = -1 if self.every else 0
         for value, number, _, _ in looks:
-            hit = self._hit(value, number)
+            hit = self.hit(value, number)
             together = together & hit if self.every else together | hit
         return self.all & ~together if self.unless else self.all & together
 
-    def _hit(self, value: str, number: float) -> int:
+    def hit(self, value: str, number: float) -> int:
+        """The slots whose operand a value is equal to, or has at its place."""
         hit = self._strings.get(value, 0) | self._numbers.get(number, 0)
         for length, prefixes in self._prefixes.items():
             hit |= prefixes.get(value[:length], 0)

@@ -92,21 +92,19 @@ class XPathIndex:
 
     def _match(self, packet: bytes, answer: Answer) -> None:
         index = self._index
-        known = self._shapes.find(packet, index.version)
+        known = self._shapes.find(packet)
         root = program = bounds = None
         if known is not None:
             shape, texts = known
-            program = shape.program if shape.version == index.version else None
-            if program is None:
-                program = shape.study(index)
+            program = shape.current(index)
             bounds = shape.bounds = shape.bounds or KnownBounds()
-        if program is not None and not program.framed:
+        if program is not None:
             self.by_shape += 1
             pending = program.run(index, texts, answer)
             structure = program.structure
         else:
             root = parse_document(packet, self._documents)
-            if known is None and not self._shapes.is_idle:
+            if known is None:
                 self._shapes.notice(packet)
             findings = walk(root, index, answer)
             if answer.done:

@@ -30,7 +30,7 @@ class Structure:
     One that `lasts` stands for many documents, and knows what it allows of buckets: with many links, and with few.
     """
 
-    __slots__ = ("_allowed", "_lasts", "counts", "parts", "plural", "present")
+    __slots__ = ("_allowed", "_lasts", "counts", "parts", "plural", "present", "shelved")
 
     def __init__(self, findings: Findings, lasts: bool = False) -> None:
         self._lasts = lasts
@@ -38,6 +38,7 @@ class Structure:
         self.counts: dict[PathEntry, int] = {}
         self.plural: set[PathEntry] = set()
         self.present: set[PathEntry] = set()
+        self.shelved: set[PathEntry] = set()  # paths at which conjunctions wait
         self.parts: tuple[dict[Bucket, Part], dict[Bucket, Part]] = {}, {}
         for accept, number in findings.ends.items():
             watched = accept.watched
@@ -47,9 +48,9 @@ class Structure:
                 else:
                     self.plural.update(self.present.intersection(watched))
                 self.present.update(watched)
-                for path in watched:
-                    if path.counted:
-                        self.counts[path] = self.counts.get(path, 0) + number
+                self.shelved.update(accept.shelved)
+                for path in accept.counted:
+                    self.counts[path] = self.counts.get(path, 0) + number
 
     @property
     def key(self) -> Hashable:
@@ -62,18 +63,22 @@ class Structure:
         return column.first or column.is_count or (path in self.present and path not in self.plural)
 
     def allows(self, needs: Needs) -> int:
+        if not self._lasts:
+            return self._mode(needs)
         mode = self._allowed.get(needs)
         if mode is None:
-            if not needs.required <= self.present:
-                mode = NO
-            elif needs.verify or not needs.unique.isdisjoint(self.plural):
-                mode = UNSURE
-            else:
-                mode = SURE if needs.absent.isdisjoint(self.present) else NO
             if len(self._allowed) >= _MAX_KNOWN:
                 self._allowed.clear()
-            self._allowed[needs] = mode
+            mode = self._allowed[needs] = self._mode(needs)
         return mode
+
+    def _mode(self, needs: Needs) -> int:
+        required, absent, unique, verify = needs
+        if not required <= self.present:
+            return NO
+        if verify or not unique.isdisjoint(self.plural):
+            return UNSURE
+        return SURE if absent.isdisjoint(self.present) else NO
 
     def part(self, bucket: Bucket, is_short: bool) -> Part:
         """What it allows of a bucket."""
@@ -153,7 +158,7 @@ class Texts(dict["ColumnEntry", "Look | list[Look]"]):
 def match_walked(index: Index, structure: Structure, texts: Texts, answer: Answer) -> list[Entry]:
     """The entries that must be evaluated; what is sure goes into the answer."""
     buckets: dict[Bucket, None] = {index.always: None}
-    for path in structure.present:
+    for path in structure.shelved:
         if path.bucket is not None:
             buckets[path.bucket] = None
         for column in path.anchored:
@@ -230,10 +235,13 @@ def undecided(
     """Tell the answer what is sure of these; the entries that must be evaluated."""
     pending: list[Entry] = []
     unmatched = answer.left
+    present = structure.present
     for single in singles:
         entry = single.entry
         owners = entry.owners
         if type(owners) is int and not unmatched >> owners & 1:  # most have one owner, found already
+            continue
+        if not single.needs.required <= present:
             continue
         mode = SURE if single.is_free else structure.allows(single.needs)
         if mode != NO and single.holds(values, mode == UNSURE):

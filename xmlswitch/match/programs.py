@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xmlswitch.index.budget import NODE_WORK
+from xmlswitch.index.waypoints import Spot, Waypoint
 from xmlswitch.match.matching import Part, Structure, decide, undecided
 
 if TYPE_CHECKING:
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from xmlswitch.index.index import Index
     from xmlswitch.index.looks import Look
     from xmlswitch.index.paths import Accept, PathEntry
+    from xmlswitch.index.scopes import ScopeSet
 
 # How a column's value is put together: the one slot itself, or pieces of markup text and slot numbers.
 Template = int | tuple[str | int, ...]
+
+# What a walk does to the frames: it comes to a place with a value, or without; or it leaves a node.
+Action = tuple[Spot, Template | None] | Waypoint
 
 _TRUST, _PATIENCE = 64, -8  # how far ahead and behind the first column's balance may go
 _LEARNING = 16  # packets after which a column's use says something
@@ -69,8 +74,10 @@ class Program:
         "_runs",
         "_shelves",
         "_templates",
-        "framed",
+        "_work",
+        "start",
         "structure",
+        "tape",
     )
 
     def __init__(
@@ -78,9 +85,13 @@ class Program:
         structure: Structure,
         accepts: Sequence[Accept],
         templates: Mapping[PathEntry, Sequence[Template]],
-        framed: bool,
+        tape: Sequence[Action],
+        work: int,
+        start: Waypoint,
     ) -> None:
-        self.framed = framed  # some query must be decided node by node, on the parsed packet
+        self.tape = tape  # what a walk does to frames: as long as walks begin at this waypoint
+        self.start = start
+        self._work = work  # that it takes
         self.structure = structure
         self._accepts = accepts
         self._templates = templates
@@ -98,6 +109,30 @@ class Program:
 
     def run(self, index: Index, texts: Sequence[str], answer: Answer) -> list[Entry]:
         """The entries that must be evaluated; what is sure goes into the answer."""
+        pending = self._run(index, texts, answer)
+        if self.tape and not answer.done:
+            self._play(index, texts, answer)
+        return pending
+
+    def _play(self, index: Index, texts: Sequence[str], answer: Answer) -> None:
+        """Do to the frames what a walk would do."""
+        held = 0
+        reported: dict[ScopeSet, int] = {}
+        index.work.charge(self._work)
+        for action in self.tape:
+            if not isinstance(action, tuple):
+                held = action.leave(held, reported, answer)
+                continue
+            spot, template = action
+            if template is None:
+                held |= spot.fixed
+                continue
+            text = filled(template, texts)
+            if not isinstance(template, int):
+                index.work.charge(len(text) + NODE_WORK)
+            held = spot.note(text, held)
+
+    def _run(self, index: Index, texts: Sequence[str], answer: Answer) -> list[Entry]:
         if self._read != index.journal.end:
             self._links = 0
             for accept in self._accepts:

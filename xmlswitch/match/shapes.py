@@ -51,33 +51,49 @@ _VALUES = re.compile(r""">[^<]*[^<\s][^<]*<|"[^"<]*"|'[^'<]*'""")
 _MAX_SLOTS = 200
 _PATIENCE = 64  # markup that never came again, after which only some packets are remembered
 _SAMPLED = 16
+_PARSED = 4  # packets that are parsed after conditions at nodes changed, before their markup is studied again
 
 
 class Shape:
     """One markup. What it means to the index is worked out when first needed, and again when the index changed."""
 
-    __slots__ = ("_sample", "bounds", "framed_at", "program", "regex", "version")
+    __slots__ = ("_parsed", "_sample", "bounds", "program", "regex", "version")
 
     def __init__(self, regex: re.Pattern[str], sample: bytes) -> None:
         self.regex = regex
         self._sample = sample
         self.version = -1  # of the index, when it was studied
-        self.framed_at = -1  # the version at which its packets had to be parsed anyway
+        self._parsed = 0  # packets since what is known of its frames was out of date
         self.program: Program | None = None
         self.bounds: KnownBounds | None = None  # of queries that had to be evaluated
 
-    def study(self, index: Index) -> Program:
-        """Find out what it means to the index as it is now."""
+    def current(self, index: Index) -> Program | None:
+        """What it means to the index as it is now; None if that is not worth finding out yet."""
+        program = self.program
+        if program is None or self.version != index.version:
+            return self._study(index)
+        if program.tape and program.start is not index.waypoints.start():
+            self._parsed += 1
+            if self._parsed <= _PARSED:  # queries may come and go faster than that pays
+                return None
+            return self._study(index)
+        return program
+
+    def _study(self, index: Index) -> Program:
+        start = index.waypoints.start()
         findings = walk(parse_document(self._sample), index)
         templates = {
             path: [_template(string_value(node)) for node in nodes] for path, nodes in findings.nodes().items()
         }
         structure = Structure(findings, lasts=True)
         structure = index.shared(structure.key, structure)
-        program = self.program = Program(structure, tuple(findings.ends), templates, findings.framed)
+        tape = tuple(
+            (action[0], None if action[1] is None else _template(action[1])) if isinstance(action, tuple) else action
+            for action in findings.tape
+        )
+        program = self.program = Program(structure, tuple(findings.ends), templates, tape, findings.work, start)
         self.version = index.version
-        if program.framed:
-            self.framed_at = index.version
+        self._parsed = 0
         return program
 
 
@@ -174,16 +190,13 @@ class ShapeBook:
         self._seen: dict[str, None] = {}
         self._strangers = 0
         self.number = 0
-        self.is_idle = False  # packets like the last one are parsed, whatever their shape
 
-    def find(self, packet: bytes, version: int) -> tuple[Shape, tuple[str, ...]] | None:
-        """The packet's shape and its values; None when there is none, or when it would not help (`is_idle`)."""
-        shapes = self._shapes.get((packet.count(b"<"), packet.count(b"=")))
-        self.is_idle = False
-        if not shapes or len(packet) > self._max_chars:
+    def find(self, packet: bytes) -> tuple[Shape, tuple[str, ...]] | None:
+        """The packet's shape and its values, if it has one."""
+        if not self._shapes or len(packet) > self._max_chars:
             return None
-        if all(shape.framed_at == version for shape in shapes):
-            self.is_idle = True
+        shapes = self._shapes.get((packet.count(b"<"), packet.count(b"=")))
+        if not shapes:
             return None
         try:
             text = packet.decode("utf-8")

@@ -50,7 +50,6 @@ _OWN_INDEX = IndexLimits(  # there may be many of these
     max_transition_bytes=1 << 18,
     max_waypoint_bytes=1 << 18,
     max_look_bytes=1 << 18,
-    max_program_bytes=1 << 18,
 )
 _WEIGHT, _WEIGHT_OF_CHAR = 2048, 64  # bytes, an estimate: tree, plan, text for libxml2
 
