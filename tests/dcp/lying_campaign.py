@@ -69,6 +69,13 @@ class LyingNode(Node):
             name = self.campaign.net.rng.choice(honest)
         super().add_parent(name)
 
+    def handle(self, event: events.Event, now: float) -> None:
+        super().handle(event, now)
+        if isinstance(event, events.Contradicted) and self.receiver is not None:
+            parent = self.receiver.links.get(event.link)
+            if parent is not None:
+                self.campaign.net.after(0.01, self.campaign.show, parent.address[0], event.an)
+
     def boot(self) -> None:
         signed = self.campaign.signed_options()
         if self.kind == "root" or not signed:
@@ -167,6 +174,24 @@ class LyingCampaign(Campaign):
                 raise BrokenPromise(f"{node.name} CONVICTED {event.address[0]} at {self.net.now:.3f}: {event}")
         elif isinstance(event, events.Disputed):
             self.disputed.add(event.address[0])
+
+    def show(self, name: str, an: int) -> None:
+        """A router is shown a packet that it has passed, as `peer.trust.contradictions` does, and corrects itself.
+
+        Only a liar may have had that packet, and shown it to one peer alone.
+        """
+        node = self.nodes[name]
+        receiver, payload, now = node.receiver, self.feed.payload(an), self.net.now
+        if name in self.kind_of or node.dead or self.net.is_frozen(node.address) or receiver is None or payload is None:
+            return
+        sender, position = node.hub.senders.get(STREAM), receiver.position
+        if sender is None or position is None or not self.signatures.proves(an, receiver.query):
+            return
+        if receiver.audit.lacks(an, position):
+            receiver.take_found([(an, payload)], now)
+        elif sender.log.covered_at(an, receiver.query) and sender.insert_late(an, payload, now):
+            receiver.handover.put_late(an, payload, in_order=False)
+        self.net.pump(node.address)
 
     # --- the liars' part ----------------------------------------------------------------------------------------------
 
