@@ -25,7 +25,7 @@ from peer.goals.syntax import Over
 from peer.optimizer.costs import Evaluator
 from peer.optimizer.layout import Layout, Move
 
-ROOTS, ROUTERS, CLIENTS, CAPACITY = 2, 12, 8, 6
+ROOTS, ROUTERS, CLIENTS, CAPACITY = 2, 12, 8, 10
 SETTINGS = DemoSettings(roots=ROOTS, routers=ROUTERS, clients=CLIENTS, capacity=CAPACITY, copies=2)
 GOAL = "minimize average(path sum(link.latency)) over clients"
 FARTHEST = 0.08
@@ -79,7 +79,8 @@ async def _run(world: Landscape) -> dict[str, Any]:
     evaluator = Evaluator(parse_goal(GOAL), world)
     async with open_mesh(SETTINGS) as mesh:
         if not await mesh.wait_settled(120.0):
-            raise RuntimeError("the mesh did not come up within two minutes")
+            short = ", ".join(sorted(mesh.ledger.short)) or "nobody"
+            raise RuntimeError(f"the mesh did not come up within two minutes; short of parents: {short}")
         mesh.set_links(world.weather())
         start, start_p50 = await _look(mesh, world, evaluator)
         progress(f"expected first copy {1e3 * start:.1f} ms, measured median {start_p50} ms; following the goal")

@@ -153,6 +153,8 @@ def anneal(layout: Layout, evaluator: Evaluator, steps: int, *, seed: int = 1, h
         heat = hot * abs(best) / size * 10 * (1 - step / steps) + 1e-12
         peer = rng.choice(layout.peers)
         old, new = rng.choice(layout.parents[peer]), rng.randrange(layout.size)
+        if not layout.capacity[new]:
+            continue
         moves = [Move(peer, old, new)]
         if len(layout.children[new]) >= layout.capacity[new]:
             moves.append(Move(rng.choice(sorted(layout.children[new])), new, old))
