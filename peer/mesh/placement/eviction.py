@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dcp.admission import network_of
+from dcp.links.address import is_loopback
 
 if TYPE_CHECKING:
     from peer.mesh.hostport import HostPort
@@ -35,20 +36,18 @@ def movable(around: Neighbourhood, join: Join, address: HostPort) -> ChildView |
     A joiner can claim to have children at no cost. So it never moves a child of another host that holds no more slots
     here than the joiner's own: one host gains at most one slot by it, however often it asks. By moving the only child
     of its own host it gains none; with more of them a liar behind an address translator could push its neighbours off.
+    On loopback nobody is behind a translator, and a mesh on one machine could not be repaired otherwise.
     """
     held = _slots_by_host(around)
     host = network_of(address[0])
 
     def may_lose_one(other: bytes) -> bool:
-        return held[other] > held[host] or (other == host and held[host] == 1)
+        return held[other] > held[host] or (other == host and (held[host] == 1 or is_loopback(address)))
 
     able = [
         child
         for child in around.children
-        if (
-            held[network_of(child.address[0])] > held[host]
-            or (network_of(child.address[0]) == host and held[host] == 1)
-        )
+        if may_lose_one(network_of(child.address[0]))
         and child.report is not None
         and not child.report.is_leaving
         and child.report.parents > max(1, join.parents)

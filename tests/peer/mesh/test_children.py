@@ -89,6 +89,23 @@ def test_room_is_made_for_a_repair_by_moving_a_childless_child_that_has_another_
     assert rich.reason is RefuseReason.FULL
 
 
+@pytest.mark.parametrize(("host", "is_moved"), [("127.0.0.1", True), ("::1", True), ("10.7.7.7", False)])
+def test_on_one_machine_room_is_made_for_a_repair_too(host, is_moved):
+    """Found by a mesh of 22 processes: a router with children lacked a parent for good, since leaves held the slots of
+    the only peer above it, and all of them were of one host."""
+    one = One(MeshConfig(capacity=3))
+    one.place("a", "b")
+    leaves = [one.ask(f"leaf{i}", host=host, port=i + 1, level=90_000).link for i in range(2)]
+    for leaf in leaves:
+        one.report(leaf, parents=2)
+    family = one.ask("family", host=host, port=7, has_children=True, level=90_000).link
+    one.report(family, parents=2, children=3, level=4_000)
+    answer = one.ask("repair", host=host, port=8, has_children=True, level=4_000, parents=1)
+    assert isinstance(answer, AcceptLink) is is_moved
+    assert (leaves[-1] in one.closed()) is is_moved
+    assert family in one.mesh.children.links
+
+
 @pytest.mark.parametrize("honest", ["10.7.7.{}", "10.7.7.7"])
 def test_thirty_joins_from_one_host_that_claim_children_push_nobody_off(honest):
     """A stranger took 11 of 12 slots so. Behind one address translator the stranger and the honest share a host."""
