@@ -9,12 +9,13 @@ import pytest
 import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, Request, TextMessage
+from wsproto.utilities import LocalProtocolError
 
 from dcp import Gap, Packet, Started
 from dcp.guard import faults, strictness
 from demo.page.gateways import Gateways
 from demo.page.run import static_files
-from demo.page.server import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, PageServer
+from demo.page.server import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, PageServer, _run_application
 
 pytestmark = pytest.mark.net
 
@@ -214,3 +215,19 @@ async def test_what_a_client_was_handed_is_read_from_its_gateway(nursery):
         assert isinstance(page.first, RejectConnection)
     async with Page.open(made, path="/v1/client-2/socket") as page:
         assert page.first.status_code == 404
+
+
+@pytest.mark.parametrize("error", [LocalProtocolError("closed"), trio.BrokenResourceError()])
+async def test_a_page_that_has_gone_ends_its_map_and_nothing_else(error):
+    """Found by a run of the tests: what the gateway sends from a nursery comes as a group, and was a fault."""
+
+    async def sends_from_a_nursery(scope, receive, send):
+        raise ExceptionGroup("", [ExceptionGroup("", [error])])
+
+    await _run_application(sends_from_a_nursery, "/", "", {}, WSConnection(ConnectionType.SERVER), None)
+
+    async def is_broken(scope, receive, send):
+        raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match="a fault"):
+        await _run_application(is_broken, "/", "", {}, WSConnection(ConnectionType.SERVER), None)
