@@ -27,7 +27,7 @@ and nothing else.
     SELF     count u8, count x (tag u8, length u8, bytes): 1 stream, 2 name, 3 version, 4 packets per second x 1,000
              (u64), 5 loss x 1,000,000 (u64), 6 disputes, 7 protection, 8 sources of a combined stream, with
              spaces between them; other tags are passed over                              (answer)
-    VISIT    nothing: in place of JOIN, from a peer that looks into the log for a moment     (`peer.trust.visitors`)
+    VISIT    nothing: instead of JOIN, from a peer that looks into the log for a moment     (`peer.trust.visitors`)
     feed     run u64, beat u64, age u16 (milliseconds)
     peer     peer id, level u32, address
     peer id  length u8 (1 to 32), bytes
