@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +103,11 @@ async def _leaf(
             got += len(items)
 
 
-async def _router(address: SocketAddress, packets: int, children: int, protects: bool) -> Result:
-    options = PeerOptions(
+def _joining(address: SocketAddress, protects: bool) -> PeerOptions:
+    return PeerOptions(
         stream=STREAM,
-        role=Role.ROUTER,
+        role=Role.LEAF,
         parents=1,
-        capacity=2 * children + 2,
-        deliver=False,
         start="oldest",
         bootstrap=[(address[0], address[1])],
         cleartext=not protects,
@@ -116,6 +115,10 @@ async def _router(address: SocketAddress, packets: int, children: int, protects:
         multicast=False,
         transport="udp",
     )
+
+
+async def _router(address: SocketAddress, packets: int, children: int, protects: bool) -> Result:
+    options = replace(_joining(address, protects), role=Role.ROUTER, capacity=2 * children + 2, deliver=False)
     async with open_peer(options) as router:
         while len(router.statistics().children) < children:
             await router.wait_turn()
@@ -164,18 +167,7 @@ async def _sender(announce: Callable[[SocketAddress], None], packets: int, size:
 
 async def _receiver(address: SocketAddress, packets: int, size: int, protects: bool) -> Result:
     payload = bytes(size)
-    options = PeerOptions(
-        stream=STREAM,
-        role=Role.LEAF,
-        parents=1,
-        start="oldest",
-        bootstrap=[(address[0], address[1])],
-        cleartext=not protects,
-        beacon=False,
-        multicast=False,
-        transport="udp",
-    )
-    async with open_peer(options) as leaf:
+    async with open_peer(_joining(address, protects)) as leaf:
         started = await anext(leaf)
         if started != Started(0):
             raise RuntimeError(f"the stream was to start at 0: {started}")

@@ -164,7 +164,7 @@ class Hub:
         """See what others than our parents have after `position`, beside whatever we receive of the stream.
 
         Its name for `add_sender` and `remove_stream` is the stream's and `aside`, which begins with a space. It goes
-        with the stream at the latest. There are no events about it.
+        with the stream at the latest. It emits no events.
         """
         handshake.check_stream(stream)
         given = EVERYTHING, Start.POSITION, position

@@ -483,7 +483,7 @@ class Intake:
         self._owner.came_late(an, payload, now)
 
     def take_found(self, found: Packets, now: float) -> None:
-        """Packets that match our query, found at a peer that is no parent of ours: those that we passed."""
+        """Packets that match our query, found at a peer that is not one of our parents: those that we passed."""
         book = self.audit.book
         for an, payload in found:
             if book is not None and self.lacks(book.epoch, an) and self.handover.has_room(self.position or 0):

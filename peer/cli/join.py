@@ -65,7 +65,7 @@ def _open_trace(peer: Peer, settings: Settings) -> Trace | None:
 
 
 async def _look_for_sources(peer: Peer, found: list[str], scope: trio.CancelScope) -> None:
-    """Only a stream that is silent can be a combined one; then its sources are joined in place of it."""
+    """Only a stream that is silent can be a combined one; then its sources are joined instead."""
     await peer.wait_parents(1)
     await trio.sleep(SILENCE)
     if peer.statistics().position is None:

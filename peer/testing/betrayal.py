@@ -53,7 +53,7 @@ class Outcome:
 
 
 class _Check(LateStreamCheck):
-    """Counts what is forged in place of raising."""
+    """Counts what is forged instead of raising."""
 
     forged = 0
 

@@ -2,7 +2,7 @@
 
 Parents that lie together about a narrow query contradict nobody, and neither does an only parent. So now and then a
 stretch of the stream is chosen while it passes. When it is over, and corrections have had their time, we look into the
-log of a peer that the directory names and that is no parent of ours, and ask for *everything* there. What it shows
+log of a peer that the directory names and that is not one of our parents, and ask for *everything* there. What it shows
 there of packets that match our query, that a root has signed and that we passed, is proof: it is handed over late, and
 held against every parent that said it is not there, as if another parent had brought it (`dcp.verdicts`).
 
@@ -144,7 +144,7 @@ class Audits:
         elif now >= stretch.ask_at:
             self._ask(stretch, stretch.end, mesh, now)
         if self._accused and now >= self._dispute_at:
-            self._receiver.audit.dispute(self._accused)  # whoever corrects itself now is replaced all the same
+            self._receiver.audit.dispute(self._accused)  # a parent that corrects itself now is replaced, too
             self._accused = {}
         if self._release_at is not None and self._stretch is None and now >= self._release_at:
             self._release_at = None
